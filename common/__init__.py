@@ -1,0 +1,1 @@
+"""Shared vocabulary: records, configuration, run folders, prompts, models and metrics."""
