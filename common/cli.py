@@ -1,0 +1,64 @@
+"""The command line that every stage shares: ``python -m <stage> --config … --run … [--round k] [section.key=value …]``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from common.config import Config, describe, load_config
+from common.errors import InputError
+from common.runs import Run
+
+
+def parse(name: str, purpose: str, sections: Sequence[str], argv: Sequence[str] | None) -> tuple[Config, Run]:
+    """Parse a stage's command line; ``--help`` explains every field of the stage's sections."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {name}",
+        description=purpose,
+        epilog="settings, with their defaults (override with section.key=value):\n" + describe(*sections),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", default="configs/tiny.yaml", help="YAML file of the experiment")
+    parser.add_argument("--run", default=None, help="run folder; default: runs/<name of the configuration>")
+    parser.add_argument("--round", type=int, default=0, help="round, counted from 0")
+    parser.add_argument("overrides", nargs="*", help="section.key=value, e.g. ppo.kl_coef=0.02")
+    options = parser.parse_args(argv)
+    if options.round < 0:
+        raise InputError(f"--round {options.round}: must be 0 or more")
+    root = Path(options.run) if options.run else Path("runs") / Path(options.config).stem
+    return load_config(options.config, options.overrides), Run(root, options.round)
+
+
+def seed_everything(config: Config) -> None:
+    """Seed Python, NumPy and torch, and set the number of torch threads."""
+    import numpy as np
+    import torch
+
+    random.seed(config.seed)
+    np.random.seed(config.seed)
+    torch.manual_seed(config.seed)
+    if config.base.threads:
+        torch.set_num_threads(config.base.threads)
+
+
+def stage_main(
+    name: str,
+    purpose: str,
+    sections: Sequence[str],
+    run_stage: Callable[[Config, Run], None],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Run one stage; what the user can mend is printed as one line with exit code 2."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        config, run = parse(name, purpose, sections, argv)
+        seed_everything(config)
+        run_stage(config, run)
+    except InputError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,59 @@
+"""Loading of causal language models and tokenizers, and a hash that proves weights did not change."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from common.errors import InputError
+
+PROJECT = Path(__file__).parent.parent
+
+
+def locate(model: str) -> str:
+    """Resolve a model name: an existing directory, one inside the project, else a hub id is assumed."""
+    inside = PROJECT / model
+    return str(inside) if not Path(model).exists() and inside.exists() else model
+
+
+def load_tokenizer(model: str) -> Any:
+    """Load a tokenizer for sampling: left padding, and a pad token (EOS stands in where there is none).
+
+    Raises:
+        InputError: nothing loadable there.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(locate(model))
+    except (OSError, ValueError) as error:
+        raise InputError(f"base.model = {model!r}: no tokenizer to load ({str(error).splitlines()[0]})") from error
+    tokenizer.padding_side = "left"
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_policy(model: str, dtype: str = "float32") -> PreTrainedModel:
+    """Load a causal language model in evaluation mode.
+
+    Raises:
+        InputError: nothing loadable there.
+    """
+    try:
+        loaded = AutoModelForCausalLM.from_pretrained(locate(model), dtype=getattr(torch, dtype))
+    except (OSError, ValueError) as error:
+        raise InputError(f"base.model = {model!r}: no model to load ({str(error).splitlines()[0]})") from error
+    return loaded.eval()
+
+
+def weights_hash(model: torch.nn.Module) -> str:
+    """SHA-256 over names, shapes, dtypes and bytes of all parameters and buffers, sorted by name."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        data = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {tuple(data.shape)} {data.dtype}".encode())
+        digest.update(data.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

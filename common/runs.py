@@ -1,0 +1,215 @@
+"""The run folder: every path is spelled here, and a stage is finished when its ``DONE`` file exists.
+
+    runs/<name>/round-<k>/{1_sample,2_label,3_prm,4_ppo,5_eval}/  config.json code.diff metrics.jsonl <payload> DONE
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from common.config import Config
+from common.errors import InputError
+
+STAGE_FOLDERS = {"sample": "1_sample", "label": "2_label", "prm": "3_prm", "ppo": "4_ppo", "eval": "5_eval"}
+STAGE_COMMAND = {"sample": "data", "label": "data", "prm": "prm", "ppo": "ppo", "eval": "eval"}
+STAGE_SECTIONS = {
+    "sample": ("base", "data"),
+    "label": ("base", "data"),
+    "prm": ("base", "data", "prm", "rounds"),
+    "ppo": ("base", "data", "prm", "ppo", "rounds"),
+    "eval": ("base", "data", "prm", "ppo", "eval", "rounds"),
+}
+UNCHECKED = {"rounds.count", "base.threads", "data.max_batch_rows", "prm.max_batch_tokens", "report_to"}
+"""Keys that may change between two runs of a stage: they do not change what it computes."""
+
+Record = TypeVar("Record")
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Write by rename, so that a reader or a killed process never sees half a file."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    with temporary.open("rb") as handle:
+        os.fsync(handle.fileno())
+    temporary.replace(path)
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write JSON Lines atomically."""
+    write_atomic(path, "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows))
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Read JSON Lines.
+
+    Raises:
+        InputError: the file is missing, or a row is not a JSON object (file and row are named).
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    with path.open(encoding="utf-8") as handle:
+        for number, line in enumerate(handle, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise InputError(f"{path}, row {number}: not JSON ({error.msg}), want one JSON object a line") from error
+            if not isinstance(row, dict):
+                raise InputError(f"{path}, row {number}: a {type(row).__name__}, want a JSON object")
+            yield row
+
+
+def read_records(path: Path, from_row: Callable[[Mapping[str, Any]], Record]) -> list[Record]:
+    """Read JSON Lines into records; a row that does not fit is named with its number."""
+    records = []
+    for number, row in enumerate(read_rows(path), 1):
+        try:
+            records.append(from_row(row))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path}, row {number}: {type(error).__name__}: {error}") from error
+    return records
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One run folder at one round."""
+
+    root: Path
+    round: int = 0
+
+    @property
+    def folder(self) -> Path:
+        return self.root / f"round-{self.round}"
+
+    def stage(self, name: str) -> StageFolder:
+        return StageFolder(self.folder / STAGE_FOLDERS[name], name)
+
+    def at(self, round_index: int) -> Run:
+        return Run(self.root, round_index)
+
+    def require(self, name: str) -> StageFolder:
+        """Return a finished earlier stage.
+
+        Raises:
+            InputError: it is not finished; the message holds the command that makes it.
+        """
+        stage = self.stage(name)
+        if not stage.is_done:
+            more = f" ROUND={self.round}" if self.round else ""
+            raise InputError(f"{stage.path}: not finished; run: make {STAGE_COMMAND[name]} RUN={self.root}{more}")
+        return stage
+
+
+@dataclasses.dataclass(frozen=True)
+class StageFolder:
+    """The folder of one stage: its payload, its configuration and its ``DONE`` mark."""
+
+    path: Path
+    name: str
+
+    def file(self, name: str) -> Path:
+        return self.path / name
+
+    @property
+    def is_done(self) -> bool:
+        return self.file("DONE").is_file()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What the stage wrote when it finished, seconds included."""
+        return json.loads(self.file("DONE").read_text(encoding="utf-8"))
+
+    def begin(self, config: Config) -> StageTimer:
+        """Create or reopen the folder; a run whose configuration changed is refused by key.
+
+        Raises:
+            InputError: the folder was made with another value of a key that matters to this stage.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        wanted = stage_config(config, self.name)
+        saved_path = self.file("config.json")
+        if saved_path.is_file():
+            saved = json.loads(saved_path.read_text(encoding="utf-8"))
+            for key in sorted(saved.keys() | wanted.keys()):
+                if key not in UNCHECKED and saved.get(key) != wanted.get(key):
+                    raise InputError(
+                        f"{saved_path}: this folder was made with {key} = {saved.get(key)!r}, now it is"
+                        f" {wanted.get(key)!r}; use another RUN, or delete {self.path}"
+                    )
+        else:
+            write_atomic(saved_path, json.dumps(wanted, indent=1, ensure_ascii=False))
+            write_atomic(self.file("code.diff"), code_state())
+        return StageTimer.start(self)
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Append one row of metrics; the file is a log and may end in the middle of a row after a kill."""
+        with self.file("metrics.jsonl").open("a", encoding="utf-8") as handle:
+            handle.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The logged rows; a last row cut by a kill is left out."""
+        path = self.file("metrics.jsonl")
+        rows = []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+            try:
+                rows.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+        return rows
+
+
+@dataclasses.dataclass
+class StageTimer:
+    """Seconds a stage took, summed over interrupted runs."""
+
+    stage: StageFolder
+    before: float
+    started: float
+
+    @classmethod
+    def start(cls, stage: StageFolder) -> Self:
+        path = stage.file("elapsed.json")
+        before = float(json.loads(path.read_text())["seconds"]) if path.is_file() else 0.0
+        return cls(stage, before, time.perf_counter())
+
+    @property
+    def seconds(self) -> float:
+        return self.before + time.perf_counter() - self.started
+
+    def save(self) -> None:
+        write_atomic(self.stage.file("elapsed.json"), json.dumps({"seconds": self.seconds}))
+
+    def finish(self, **summary: Any) -> None:
+        """Write ``DONE`` last, by rename, with the stage's summary and its seconds."""
+        self.save()
+        row = {"seconds": round(self.seconds, 2), **summary}
+        write_atomic(self.stage.file("DONE"), json.dumps(row, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def stage_config(config: Config, stage: str) -> dict[str, Any]:
+    """Flat ``section.key`` view of what a stage depends on."""
+    tree = config.model_dump(mode="json")
+    flat: dict[str, Any] = {"seed": tree["seed"]}
+    for section in STAGE_SECTIONS[stage]:
+        flat |= {f"{section}.{key}": value for key, value in tree[section].items()}
+    return flat
+
+
+def code_state() -> str:
+    """Commit and uncommitted difference of the code that runs; says so where there is no git checkout."""
+    here = Path(__file__).parent.parent
+    try:
+        git = ["git", "-C", str(here)]
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=20, check=True)
+        diff = subprocess.run([*git, "diff", "HEAD"], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"no git checkout: {type(error).__name__}\n"
+    return f"commit {commit.stdout.strip()}\n{diff.stdout}"
