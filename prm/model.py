@@ -1,0 +1,159 @@
+"""The PRM's network: the policy's own backbone with a one-logit token head, and what is saved beside it.
+
+Any architecture with an ``AutoModelForTokenClassification`` class serves. The one label is named ``right``; its logit
+at a step's last token is the log-odds that the step is right given everything before it. A saved PRM loads with plain
+``AutoModelForTokenClassification.from_pretrained``; ``prm.json`` beside it holds the calibration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+from typing import Literal
+
+import torch
+from torch import nn
+from transformers import AutoModelForTokenClassification, PreTrainedModel
+
+RIGHT = "right"
+"""Name of the label whose logit is read; classes are told by name and never by position (OpenRLHF#510)."""
+
+CALIBRATION_FILE = "prm.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """What turns logits into judgements, fitted on held-out problems.
+
+    Attributes:
+        temperature: > 0; probability = sigmoid(logit / temperature).
+        threshold: in [0, 1]; the first step with probability below it is the predicted first error.
+    """
+
+    temperature: float = 1.0
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise ValueError(f"temperature {self.temperature}; wanted > 0")
+        if not 0 <= self.threshold <= 1:
+            raise ValueError(f"threshold {self.threshold}; wanted 0..1")
+
+
+def build_prm(
+    policy: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    head_std: float = 0.0,
+    dropout: float = 0.0,
+    dtype: torch.dtype = torch.float32,
+) -> PreTrainedModel:
+    """Return a PRM with the policy's backbone weights and a fresh head.
+
+    Args:
+        policy: directory (or hub name) of a causal language model.
+        seed: of the head's weights.
+        head_std: standard deviation of the head's weights; 0 starts every step at probability 0.5.
+        dropout: rate in front of the head.
+        dtype: of all weights.
+    """
+    model = AutoModelForTokenClassification.from_pretrained(
+        policy, dtype=dtype, num_labels=1, id2label={0: RIGHT}, label2id={RIGHT: 0}, classifier_dropout=dropout
+    )
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in head_parameters(model).items():
+            is_bias = name.endswith("bias")
+            weight.copy_(torch.zeros(weight.shape) if is_bias else torch.randn(weight.shape, generator=generator) * head_std)
+    return model
+
+
+def head_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:
+    """Return the parameters outside the backbone, by full name."""
+    backbone = {id(weight) for weight in model.base_model.parameters()}
+    return {name: weight for name, weight in model.named_parameters() if id(weight) not in backbone}
+
+
+def set_trainable(model: PreTrainedModel, part: Literal["head", "all"]) -> None:
+    """Let gradients reach the head only, or all weights."""
+    model.requires_grad_(part == "all")
+    for weight in head_parameters(model).values():
+        weight.requires_grad_(True)
+
+
+def freeze(model: nn.Module) -> None:
+    """Put the model in evaluation mode (no dropout) and let no gradient reach any weight."""
+    model.eval()
+    model.requires_grad_(False)
+
+
+def weights_hash(model: nn.Module) -> str:
+    """Return the sha256 of all named tensors (parameters and saved buffers): equal hash, equal scores.
+
+    Name, dtype, shape and bytes of each tensor enter, in order of the names.
+    """
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def with_lora(model: PreTrainedModel, rank: int, *, alpha: float | None = None) -> nn.Module:
+    """Return the model with LoRA adapters on its linear layers and a fully trained head (needs ``peft``).
+
+    ``merge_lora`` gives the plain model back, so that what is saved loads without ``peft``.
+    """
+    from peft import LoraConfig, TaskType, get_peft_model
+
+    heads = sorted({name.split(".")[0] for name in head_parameters(model)})
+    config = LoraConfig(
+        task_type=TaskType.TOKEN_CLS,
+        r=rank,
+        lora_alpha=alpha if alpha is not None else 2 * rank,
+        target_modules="all-linear",
+        modules_to_save=heads,
+    )
+    return get_peft_model(model, config)
+
+
+def merge_lora(model: nn.Module) -> PreTrainedModel:
+    """Return the plain model with its adapters merged; a model without adapters is returned as it is."""
+    return model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
+
+
+def save_prm(model: PreTrainedModel, directory: str | os.PathLike[str], calibration: Calibration) -> None:
+    """Write weights, config and ``prm.json`` (calibration and weights hash)."""
+    folder = pathlib.Path(directory)
+    model.save_pretrained(folder)
+    facts = {**dataclasses.asdict(calibration), "weights_sha256": weights_hash(model)}
+    part = folder / f"{CALIBRATION_FILE}.part"
+    part.write_text(json.dumps(facts, indent=2) + "\n")
+    part.replace(folder / CALIBRATION_FILE)
+
+
+def load_prm(
+    directory: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32
+) -> tuple[PreTrainedModel, Calibration]:
+    """Return a frozen PRM and its calibration.
+
+    Raises:
+        FileNotFoundError: the directory holds no ``prm.json``.
+        ValueError: the model does not have exactly one label named ``right``.
+    """
+    folder = pathlib.Path(directory)
+    facts = json.loads((folder / CALIBRATION_FILE).read_text())
+    model = AutoModelForTokenClassification.from_pretrained(folder, dtype=dtype)
+    check_labels(model)
+    freeze(model)
+    return model, Calibration(facts["temperature"], facts["threshold"])
+
+
+def check_labels(model: PreTrainedModel) -> None:
+    """Raise ValueError unless the model has exactly one label and it is named ``right``."""
+    names = list(model.config.id2label.values())
+    if names != [RIGHT]:
+        raise ValueError(f"the model's labels are {names}; wanted ['{RIGHT}']: another order would turn scores around")

@@ -1,0 +1,68 @@
+"""The PRM's loss: masked binary cross entropy over steps. Pure; axis letters B path, S step, T token."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from common.records import IGNORED
+
+
+class NonFiniteLoss(ValueError):
+    """A logit at a counted step, or the loss, is NaN or infinite."""
+
+
+def gather_steps(
+    logits_BT: Float[Tensor, "paths tokens"], step_positions_BS: Int[Tensor, "paths steps"]
+) -> Float[Tensor, "paths steps"]:
+    """Return the logit at each step's last token; what padded steps hold is meaningless."""
+    return logits_BT.gather(1, step_positions_BS)
+
+
+def is_labelled(labels_BS: Float[Tensor, "paths steps"]) -> Bool[Tensor, "paths steps"]:
+    """True = the step enters the loss (its label is not ``IGNORED``)."""
+    return labels_BS != IGNORED
+
+
+def step_loss(
+    logits_BS: Float[Tensor, "paths steps"],
+    labels_BS: Float[Tensor, "paths steps"],
+    *,
+    steps_in_window: float | Tensor | None = None,
+    wrong_weight: float = 1.0,
+    focal_gamma: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Binary cross entropy summed over labelled steps and divided by the number of labelled steps of the window.
+
+    ``loss = 1/N * sum_s w_s * f_s * -(y_s log p_s + (1 - y_s) log(1 - p_s))``, in nats a step, where p = sigmoid(logit),
+    y in [0, 1] is the label, ``w_s = y_s + wrong_weight * (1 - y_s)`` and ``f_s = |y_s - p_s| ** focal_gamma``
+    (Lin et al. 2017, arXiv:1708.02002; 0 switches it off). N counts steps, not weights.
+
+    Args:
+        steps_in_window: N, the number of labelled steps in ALL micro-batches (and ranks) whose gradients are summed
+            before the update, so that accumulation changes nothing. None takes this batch's own number.
+        wrong_weight: weight of a wrong step against a right one, > 0.
+
+    Returns:
+        A scalar; 0 with zero gradient when this batch has no labelled step but the window has.
+
+    Raises:
+        ValueError: N is 0 (the mean of nothing is NaN).
+        NonFiniteLoss: a logit of a labelled step is not finite.
+    """
+    counted = is_labelled(labels_BS)
+    window = counted.sum() if steps_in_window is None else torch.as_tensor(steps_in_window)
+    if float(window) <= 0:
+        raise ValueError("no labelled step in the whole window: nothing to average over")
+    # select before any arithmetic: NaN * 0 is NaN, and -100 is no target
+    logits, targets = logits_BS[counted].float(), labels_BS[counted].float()
+    if not bool(torch.isfinite(logits).all()):
+        raise NonFiniteLoss(f"{int((~torch.isfinite(logits)).sum())} of {logits.numel()} step logits are not finite")
+    losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+    losses = losses * (targets + wrong_weight * (1 - targets))
+    if focal_gamma:
+        losses = losses * (targets - torch.sigmoid(logits)).abs().pow(focal_gamma)
+    # an empty selection still has to hang on the graph, or ranks would wait for its gradient
+    return losses.sum() / window.to(losses.device) + 0.0 * logits_BS[~counted].nan_to_num(0.0, 0.0, 0.0).sum()
