@@ -1,0 +1,85 @@
+# Everything runs in .venv, which the first target that needs it makes. `make help` lists the targets.
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+TORCH  ?= torch==2.13.0
+CONFIG ?= configs/tiny.yaml
+RUN    ?= runs/$(basename $(notdir $(CONFIG)))
+ROUND  ?= 0
+N      ?= 3
+ARGS   ?=
+LAUNCH ?=
+
+STAGE_ARGS = --config $(CONFIG) --run $(RUN) --round $(ROUND) $(ARGS)
+RUNNER     = $(if $(LAUNCH),$(VENV)/bin/$(LAUNCH) -m,$(PY) -m)
+
+export HF_HUB_DISABLE_TELEMETRY := 1
+export TOKENIZERS_PARALLELISM := false
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup data prm ppo eval rounds report base test lint format mutants bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@echo
+	@echo '  CONFIG=configs/tiny.yaml  RUN=runs/tiny  ROUND=0  N=3  ARGS="ppo.kl_coef=0.02"  LAUNCH="accelerate launch …"'
+	@echo '  settings of a stage: $(PY) -m data_gen|prm|policy|eval --help'
+
+setup: $(VENV)/.installed  ## make .venv and install what the stages need
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade pip
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	$(PY) -m pip install --quiet $(TORCH)
+	$(PY) -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PY) -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+data: $(VENV)/.installed  ## sample paths of problems solved 20-80 % of the time and label their steps
+	$(PY) -m data_gen $(STAGE_ARGS)
+
+prm: $(VENV)/.installed  ## fit the process reward model and freeze it
+	$(RUNNER) prm $(STAGE_ARGS)
+
+ppo: $(VENV)/.installed  ## PPO with 0.7 process and 0.3 outcome reward
+	$(RUNNER) policy $(STAGE_ARGS)
+
+eval: $(VENV)/.installed  ## measure base and policy, print the table, write report.html
+	$(PY) -m eval $(STAGE_ARGS)
+
+rounds: $(VENV)/.installed  ## N rounds of the four stages, the PRM refitted in each
+	$(PY) -m pipeline.rounds --config $(CONFIG) --run $(RUN) rounds.count=$(N) $(ARGS)
+
+report: $(VENV)/.installed  ## write report.html of a run again
+	$(PY) -m eval.report $(RUN)
+
+base: $(VENV)/.installed  ## train the embedded base model again (its weights are shipped)
+	$(PY) -m data_gen.base --out data_gen/base_model $(ARGS)
+
+test: $(VENV)/.installed-dev  ## run the tests
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(PY) -m pytest -n 2 $(ARGS)
+
+lint: $(VENV)/.installed-dev  ## ruff and mypy
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+format: $(VENV)/.installed-dev  ## let ruff lay out the code
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+mutants: $(VENV)/.installed-dev  ## flip signs, masks and indices in the pure modules: a test must notice each
+	OMP_NUM_THREADS=1 $(PY) -m bench.mutants $(ARGS)
+
+bench: $(VENV)/.installed  ## where the time of a PPO batch goes; one JSON line
+	$(PY) -m bench.speed --config $(CONFIG) $(ARGS)
+
+clean:  ## delete the default run and the caches (not .venv)
+	rm -rf $(RUN) .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

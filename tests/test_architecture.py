@@ -1,0 +1,60 @@
+"""Imports run one way, shipped configurations load, and pure modules stay pure."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from common.config import load_config
+
+PROJECT = Path(__file__).parent.parent
+ORDER = ["common", "grading", "data_gen", "prm", "policy", "eval", "pipeline"]
+PURE = [
+    "common/metrics.py",
+    "data_gen/labels.py",
+    "prm/credit.py",
+    "prm/objective.py",
+    "policy/rewards.py",
+    "policy/advantages.py",
+    "policy/objective.py",
+]
+IMPURE_MODULES = {"common.config", "common.runs", "logging", "tqdm", "pathlib", "os", "sys", "omegaconf", "transformers"}
+CONFIGS = sorted((PROJECT / "configs").glob("*.yaml"))
+
+
+def imported_modules(path: Path) -> set[str]:
+    modules = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            modules.add(node.module)
+    return modules
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_imports_point_only_to_earlier_packages(package):
+    later = set(ORDER[ORDER.index(package) + 1 :]) | {"bench", "tests"}
+    files = list((PROJECT / package).rglob("*.py"))
+    assert files
+    wrong = {
+        f"{path.relative_to(PROJECT)} imports {module}"
+        for path in files
+        for module in imported_modules(path)
+        if module.split(".")[0] in later
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_pure_modules_import_no_io_config_or_logging(name):
+    assert not imported_modules(PROJECT / name) & IMPURE_MODULES
+
+
+def test_there_are_shipped_configurations():
+    assert {"micro", "tiny", "evidence", "published"} <= {path.stem for path in CONFIGS}
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_configuration_loads(path):
+    assert load_config(path).ppo.kl_coef > 0
