@@ -1,0 +1,190 @@
+"""Monitors of a PPO run: pure rules over windows of batches and evaluations, each giving a reason in words or None.
+
+Stop rules end the run and their reason becomes ``stopped_by``; alarms are logged and end nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Limits of the monitors; None switches a stop rule off.
+
+    Attributes:
+        flat_evaluations: stop when validation accuracy has not gained ``min_gain`` for this many evaluations.
+        min_gain: smallest gain of validation accuracy that counts, as a fraction.
+        kl_cap: stop when the mean KL to the reference over ``window`` batches is above this, nats a token.
+        kl_high, kl_low: outside these for ``kl_batches`` batches in a row kl_coef changes, nats a token.
+        kl_batches: batches in a row before kl_coef changes.
+        kl_factor: kl_coef is multiplied with this when KL is too high, divided by it when too low.
+        repeated_ngrams: stop when the mean share of repeated 4-grams over ``window`` batches is above this.
+        steps_kept: stop when mean steps over ``window`` batches are below this share of the start without a gain.
+        window: batches a window rule looks at.
+        fallbacks: alarm above this share of fallbacks in a batch.
+        truncated: alarm above this share of truncated paths over ``alarm_batches`` batches in a row.
+        alarm_batches: batches in a row with all rewards 0 (or too many truncated) before an alarm.
+        equal_groups: alarm above this share of groups whose rewards are all equal.
+    """
+
+    flat_evaluations: int | None = 5
+    min_gain: float = 0.0
+    kl_cap: float | None = 1.0
+    kl_high: float = 0.2
+    kl_low: float = 1e-4
+    kl_batches: int = 20
+    kl_factor: float = 1.5
+    repeated_ngrams: float | None = 0.1
+    steps_kept: float | None = 0.7
+    window: int = 5
+    fallbacks: float = 0.01
+    truncated: float = 0.5
+    alarm_batches: int = 3
+    equal_groups: float = 0.6
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchFacts:
+    """What the monitors look at after a generation batch; all shares in [0, 1], over all ranks.
+
+    Attributes:
+        kl: KL to the reference on reasoning tokens, nats a token (mean over the updates of the batch).
+        repeated_ngrams: mean share of repeated 4-grams. mean_steps: steps a path.
+        fallback_share, truncated_share, unparsed_share: of all paths. reward_mean: outcome without penalties.
+        equal_group_share: groups whose rewards are all equal.
+    """
+
+    kl: float
+    repeated_ngrams: float
+    mean_steps: float
+    fallback_share: float
+    truncated_share: float
+    unparsed_share: float
+    reward_mean: float
+    equal_group_share: float
+
+
+def flat_accuracy(accuracies: Sequence[float], num_evaluations: int, min_gain: float = 0.0) -> str | None:
+    """Reason when the best of the last ``num_evaluations`` is not more than ``min_gain`` above the best before them."""
+    if len(accuracies) <= num_evaluations:
+        return None
+    before, last = max(accuracies[:-num_evaluations]), max(accuracies[-num_evaluations:])
+    if last > before + min_gain:
+        return None
+    return f"validation accuracy flat for {num_evaluations} evaluations (best {before:.3f}, then {last:.3f})"
+
+
+def above(values: Sequence[float], window: int, limit: float, what: str) -> str | None:
+    """Reason when the mean of the last ``window`` values is above the limit; None while there are fewer values."""
+    if len(values) < window:
+        return None
+    mean = sum(values[-window:]) / window
+    return f"{what} {mean:.3g} above {limit:g} over {window} batches" if mean > limit else None
+
+
+def lost_steps(steps: Sequence[float], accuracies: Sequence[float], window: int, kept: float) -> str | None:
+    """Reason when mean steps of the last window are below ``kept`` times those of the first, without a gain.
+
+    A gain is a last validation accuracy above the first one; with fewer than two evaluations there is none.
+    """
+    if len(steps) < 2 * window:
+        return None
+    start, now = sum(steps[:window]) / window, sum(steps[-window:]) / window
+    has_gain = len(accuracies) >= 2 and accuracies[-1] > accuracies[0]
+    if now >= kept * start or has_gain:
+        return None
+    return f"steps a path fell from {start:.2f} to {now:.2f} (below {kept:.0%}) without a gain in accuracy"
+
+
+def adapted_kl_coef(kls: Sequence[float], kl_coef: float, limits: Limits) -> float:
+    """Return kl_coef * factor when the last ``kl_batches`` KLs are all above ``kl_high``, / factor when below low."""
+    last = kls[-limits.kl_batches :]
+    if len(last) < limits.kl_batches:
+        return kl_coef
+    if all(kl > limits.kl_high for kl in last):
+        return kl_coef * limits.kl_factor
+    if all(kl < limits.kl_low for kl in last):
+        return kl_coef / limits.kl_factor
+    return kl_coef
+
+
+def batch_alarms(batches: Sequence[BatchFacts], limits: Limits) -> list[str]:
+    """Return the alarms that the last batch (and the run of batches that ends in it) raises."""
+    last, run = batches[-1], batches[-limits.alarm_batches :]
+    alarms = []
+    if last.fallback_share > limits.fallbacks:
+        alarms.append(f"PRM scores not finite for {last.fallback_share:.1%} of a batch (limit {limits.fallbacks:.1%})")
+    if last.unparsed_share >= 1:
+        alarms.append("no answer could be extracted from any path of the batch")
+    if last.equal_group_share > limits.equal_groups:
+        alarms.append(f"{last.equal_group_share:.0%} of the groups have equal rewards and teach nothing")
+    if len(run) == limits.alarm_batches:
+        if all(batch.truncated_share > limits.truncated for batch in run):
+            alarms.append(f"more than {limits.truncated:.0%} of the paths truncated for {len(run)} batches")
+        if all(batch.reward_mean == 0 for batch in run):
+            alarms.append(f"all outcome rewards 0 for {len(run)} batches")
+    return alarms
+
+
+class Monitors:
+    """History of a run and the rules over it; its state goes into every checkpoint.
+
+    ``kl_coef`` is the coefficient in force: the trainer reads it before every batch.
+    """
+
+    def __init__(self, limits: Limits, kl_coef: float) -> None:
+        self.limits = limits
+        self.kl_coef = kl_coef
+        self.stopped_by: str | None = None
+        self._batches: list[BatchFacts] = []
+        self._kls: list[float] = []
+        self._accuracies: list[float] = []
+
+    def observe_batch(self, facts: BatchFacts) -> list[str]:
+        """Take in a batch; return its alarms and, when kl_coef changed, a line that says so. Sets ``stopped_by``."""
+        limits = self.limits
+        self._batches.append(facts)
+        self._kls.append(facts.kl)
+        notes = batch_alarms(self._batches, limits)
+        kl_coef = adapted_kl_coef(self._kls, self.kl_coef, limits)
+        if kl_coef != self.kl_coef:
+            notes.append(f"kl_coef {self.kl_coef:.3g} -> {kl_coef:.3g} (KL {facts.kl:.3g} nats a token)")
+            self.kl_coef, self._kls = kl_coef, []
+        reasons = []
+        if limits.kl_cap is not None:
+            kls = [batch.kl for batch in self._batches]
+            reasons.append(above(kls, limits.window, limits.kl_cap, "KL to the reference"))
+        if limits.repeated_ngrams is not None:
+            ngrams = [batch.repeated_ngrams for batch in self._batches]
+            reasons.append(above(ngrams, limits.window, limits.repeated_ngrams, "share of repeated n-grams"))
+        if limits.steps_kept is not None:
+            steps = [batch.mean_steps for batch in self._batches]
+            reasons.append(lost_steps(steps, self._accuracies, limits.window, limits.steps_kept))
+        self._stop(reasons)
+        return notes
+
+    def observe_evaluation(self, accuracy: float) -> None:
+        """Take in a validation accuracy in [0, 1]. Sets ``stopped_by``."""
+        self._accuracies.append(accuracy)
+        if self.limits.flat_evaluations is not None:
+            self._stop([flat_accuracy(self._accuracies, self.limits.flat_evaluations, self.limits.min_gain)])
+
+    def _stop(self, reasons: Sequence[str | None]) -> None:
+        self.stopped_by = self.stopped_by or next((reason for reason in reasons if reason), None)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "kl_coef": self.kl_coef,
+            "stopped_by": self.stopped_by,
+            "batches": [dataclasses.asdict(batch) for batch in self._batches],
+            "kls": list(self._kls),
+            "accuracies": list(self._accuracies),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.kl_coef, self.stopped_by = state["kl_coef"], state["stopped_by"]
+        self._batches = [BatchFacts(**batch) for batch in state["batches"]]
+        self._kls, self._accuracies = list(state["kls"]), list(state["accuracies"])
