@@ -8,7 +8,6 @@ at a step's last token is the log-odds that the step is right given everything b
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
@@ -16,7 +15,10 @@ from typing import Literal
 
 import torch
 from torch import nn
-from transformers import AutoModelForTokenClassification, PreTrainedModel
+from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel
+
+from common.errors import InputError
+from common.models import locate, weights_hash
 
 RIGHT = "right"
 """Name of the label whose logit is read; classes are told by name and never by position (OpenRLHF#510)."""
@@ -60,9 +62,11 @@ def build_prm(
         dropout: rate in front of the head.
         dtype: of all weights.
     """
-    model = AutoModelForTokenClassification.from_pretrained(
-        policy, dtype=dtype, num_labels=1, id2label={0: RIGHT}, label2id={RIGHT: 0}, classifier_dropout=dropout
-    )
+    source = locate(str(policy))
+    config = AutoConfig.from_pretrained(source)
+    config.id2label, config.label2id = {0: RIGHT}, {RIGHT: 0}
+    config.classifier_dropout = dropout
+    model = AutoModelForTokenClassification.from_pretrained(source, config=config, dtype=dtype)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in head_parameters(model).items():
@@ -72,7 +76,7 @@ def build_prm(
 
 
 def head_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:
-    """Return the parameters outside the backbone, by full name."""
+    """The parameters outside the backbone, by full name."""
     backbone = {id(weight) for weight in model.base_model.parameters()}
     return {name: weight for name, weight in model.named_parameters() if id(weight) not in backbone}
 
@@ -88,18 +92,6 @@ def freeze(model: nn.Module) -> None:
     """Put the model in evaluation mode (no dropout) and let no gradient reach any weight."""
     model.eval()
     model.requires_grad_(False)
-
-
-def weights_hash(model: nn.Module) -> str:
-    """Return the sha256 of all named tensors (parameters and saved buffers): equal hash, equal scores.
-
-    Name, dtype, shape and bytes of each tensor enter, in order of the names.
-    """
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def with_lora(model: PreTrainedModel, rank: int, *, alpha: float | None = None) -> nn.Module:
@@ -141,11 +133,13 @@ def load_prm(
     """Return a frozen PRM and its calibration.
 
     Raises:
-        FileNotFoundError: the directory holds no ``prm.json``.
-        ValueError: the model does not have exactly one label named ``right``.
+        InputError: the directory holds no ``prm.json``, or the model's labels are not exactly ``right``.
     """
     folder = pathlib.Path(directory)
-    facts = json.loads((folder / CALIBRATION_FILE).read_text())
+    try:
+        facts = json.loads((folder / CALIBRATION_FILE).read_text())
+    except FileNotFoundError as error:
+        raise InputError(f"{folder}: no {CALIBRATION_FILE} in it; want a folder written by the prm stage") from error
     model = AutoModelForTokenClassification.from_pretrained(folder, dtype=dtype)
     check_labels(model)
     freeze(model)
@@ -153,7 +147,7 @@ def load_prm(
 
 
 def check_labels(model: PreTrainedModel) -> None:
-    """Raise ValueError unless the model has exactly one label and it is named ``right``."""
+    """Raise InputError unless the model has exactly one label and it is named ``right``."""
     names = list(model.config.id2label.values())
     if names != [RIGHT]:
-        raise ValueError(f"the model's labels are {names}; wanted ['{RIGHT}']: another order would turn scores around")
+        raise InputError(f"the model's labels are {names}; wanted ['{RIGHT}']: another order would turn scores around")

@@ -1,0 +1,347 @@
+"""Fit of a PRM: head first, then all weights, held-out problems decide which epoch is kept.
+
+    before  -> quality on held-out problems
+    head    -> backbone frozen, only the fresh head learns (its first, large gradients cannot damage the backbone)
+    all     -> every weight (or LoRA adapters)
+    after   -> temperature and threshold from the held-out problems
+
+Built on ``transformers.Trainer``, so ``accelerate`` and DeepSpeed launch it unchanged. Departures from its defaults:
+own loss (mean over the labelled steps of the global window), order of batches fixed by (seed, epoch) and grouped by
+length, no NaN filter in the logged loss, and ``evaluate`` measures first-error F1 on whole paths.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset, Sampler
+from transformers import EarlyStoppingCallback, PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+
+from common.errors import InputError
+from prm.inputs import PRMBatch, PRMInput, collate
+from prm.model import Calibration, merge_lora, set_trainable, with_lora
+from prm.objective import gather_steps, step_loss
+from prm.score import PRMQuality, calibrate, measure_quality, score_logits, to_probabilities
+
+STAGE_REPORT = "stage.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class FitSettings:
+    """Settings of a fit.
+
+    Attributes:
+        head_epochs, head_learning_rate: head-only stage; 0 epochs leave it out.
+        epochs, learning_rate: stage of all weights; 0 epochs leave it out.
+        batch_paths: paths of one micro-batch on one device.
+        accumulate: micro-batches of one update.
+        schedule: learning rate after the warm-up, down to 0 unless constant.
+        warmup: share of a stage's updates with rising learning rate.
+        weight_decay, max_grad_norm: AdamW's decay, and the limit of the gradient's norm.
+        wrong_weight, focal_gamma: see ``prm.objective.step_loss``.
+        select_by: what held-out figure picks the epoch that is kept.
+        patience: epochs without a better held-out figure before a stage stops; None never stops early.
+        lora_rank: 0 trains all weights, else LoRA adapters of this rank.
+        bf16: compute in bfloat16 (weights stay as they are).
+        seed: order of the batches, dropout.
+        max_eval_tokens: tokens, padding included, of one scoring batch.
+    """
+
+    head_epochs: float = 0.25
+    head_learning_rate: float = 1e-3
+    epochs: float = 3.0
+    learning_rate: float = 5e-4
+    batch_paths: int = 64
+    accumulate: int = 1
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    warmup: float = 0.05
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0
+    wrong_weight: float = 1.0
+    focal_gamma: float = 0.0
+    select_by: Literal["first_error_f1", "loss"] = "first_error_f1"
+    patience: int | None = None
+    lora_rank: int = 0
+    bf16: bool = False
+    seed: int = 0
+    max_eval_tokens: int = 16384
+
+
+@dataclasses.dataclass(frozen=True)
+class FitReport:
+    """What a fit did.
+
+    Attributes:
+        quality: held-out quality under ``before``, ``head``, ``all`` (stages that ran) and ``calibrated``.
+        calibration: temperature and threshold for the saved model.
+        train_paths, held_out_paths: sizes.
+        history: logged rows of both stages (loss in nats a step, learning rate, gradient norm, held-out figures).
+    """
+
+    quality: dict[str, PRMQuality]
+    calibration: Calibration
+    train_paths: int
+    held_out_paths: int
+    history: tuple[dict[str, Any], ...]
+
+
+def split_by_problem(
+    inputs: Sequence[PRMInput], fraction: float, *, seed: int = 0
+) -> tuple[list[PRMInput], list[PRMInput]]:
+    """Return (train, held out): all paths of a problem on one side, ``fraction`` of the problems (at least 1) held out.
+
+    Problems are ordered by a hash of (seed, problem id): adding paths of a known problem moves nothing, and adding
+    problems moves few.
+
+    Raises:
+        InputError: fewer than two problems.
+    """
+    problems = sorted({one.problem_id for one in inputs}, key=lambda name: _hash(seed, name))
+    if len(problems) < 2:
+        raise InputError(f"paths of {len(problems)} problem(s); wanted at least 2 to hold one out for calibration")
+    count = min(max(1, round(fraction * len(problems))), len(problems) - 1)
+    held_out = set(problems[:count])
+    return (
+        [one for one in inputs if one.problem_id not in held_out],
+        [one for one in inputs if one.problem_id in held_out],
+    )
+
+
+def fit_prm(
+    model: PreTrainedModel,
+    train: Sequence[PRMInput],
+    held_out: Sequence[PRMInput],
+    settings: FitSettings,
+    folder: str | pathlib.Path,
+    *,
+    pad_id: int = 0,
+    callbacks: Sequence[TrainerCallback] = (),
+    show_progress: bool = False,
+) -> tuple[PreTrainedModel, FitReport]:
+    """Fit in both stages and calibrate; return the fitted model (the same object unless LoRA) and the report.
+
+    A fit that was killed goes on from its newest complete checkpoint in ``folder`` and ends with the same weights.
+
+    Args:
+        model: from ``prm.model.build_prm``, or an earlier round's PRM.
+        train, held_out: labelled inputs; they should not share problems (``split_by_problem``).
+        folder: where the stages keep checkpoints; ``prm.model.save_prm`` writes the result elsewhere.
+        pad_id: any valid id.
+        callbacks: more callbacks for both stages, e.g. one that writes each logged row.
+
+    Raises:
+        InputError: no training path, or no held-out path, has a label.
+    """
+    train = [one for one in train if one.has_label]
+    held_out = [one for one in held_out if one.has_label]
+    if not train or not held_out:
+        raise InputError(f"{len(train)} training and {len(held_out)} held-out paths have labels; wanted some of each")
+    tokens = settings.max_eval_tokens
+    quality = {"before": _quality(model, held_out, tokens, pad_id)}
+    history: list[dict[str, Any]] = []
+    for part, epochs in (("head", settings.head_epochs), ("all", settings.epochs)):
+        if epochs > 0:
+            stage_folder = pathlib.Path(folder) / part
+            model, rows = _run_stage(
+                model, part, train, held_out, settings, stage_folder, pad_id, callbacks, show_progress
+            )
+            history += [{"part": part, **row} for row in rows]
+            quality[part] = _quality(model, held_out, tokens, pad_id)
+    calibration, quality["calibrated"] = calibrate(
+        score_logits(model, held_out, max_batch_tokens=tokens, pad_id=pad_id), held_out
+    )
+    return model, FitReport(quality, calibration, len(train), len(held_out), tuple(history))
+
+
+class PRMTrainer(Trainer):
+    """``Trainer`` whose loss, batch order and evaluation are those of a PRM (see the module's docstring)."""
+
+    def __init__(self, *, settings: FitSettings, pad_id: int, **kwargs: Any) -> None:
+        super().__init__(data_collator=lambda inputs: _tensors(collate(inputs, pad_id, needs_label=True)), **kwargs)
+        self.settings = settings
+        self.pad_id = pad_id
+        self.model_accepts_loss_kwargs = True  # makes Trainer count the labels of the whole window for us
+        self.loss_is_scaled_for_ga = True
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> Any:
+        outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
+        loss = step_loss(
+            gather_steps(outputs.logits[..., 0], inputs["step_positions"]),
+            inputs["labels"],
+            steps_in_window=num_items_in_batch,
+            wrong_weight=self.settings.wrong_weight,
+            focal_gamma=self.settings.focal_gamma,
+        )
+        # ranks average gradients, the window's steps are counted over all ranks
+        loss = loss * self.accelerator.num_processes
+        return (loss, outputs) if return_outputs else loss
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        held_out: Sequence[PRMInput] = self.eval_dataset
+        quality = _quality(self.model, held_out, self.settings.max_eval_tokens, self.pad_id)
+        metrics = {
+            "eval_loss": quality.loss,
+            "eval_first_error_f1": quality.first_error.f1,
+            "eval_accuracy_wrong": quality.first_error.accuracy_wrong,
+            "eval_accuracy_right": quality.first_error.accuracy_right,
+            "eval_brier": quality.brier,
+        }
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int]:
+        paths: Sequence[PRMInput] = self.train_dataset if train_dataset is None else train_dataset
+        window = self.settings.batch_paths * self.settings.accumulate * self.accelerator.num_processes
+        return LengthGrouped([len(one.token_ids) for one in paths], window, self.settings.seed)
+
+
+class LengthGrouped(Sampler[int]):
+    """Random order in which neighbours have similar length; fixed by (seed, epoch), so a resumed fit repeats it.
+
+    Paths are shuffled, sorted by length within pools of 16 windows, and the windows shuffled: little padding, and no
+    trend of length over an epoch.
+    """
+
+    def __init__(self, lengths: Sequence[int], window: int, seed: int) -> None:
+        self.lengths = lengths
+        self.window = window
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(_hash(self.seed, self.epoch) % 2**63)
+        order = torch.randperm(len(self.lengths), generator=generator).tolist()
+        pool = 16 * self.window
+        pooled = [
+            row
+            for start in range(0, len(order), pool)
+            for row in sorted(order[start : start + pool], key=self.lengths.__getitem__)
+        ]
+        windows = [pooled[start : start + self.window] for start in range(0, len(pooled), self.window)]
+        last = windows.pop() if len(windows[-1]) < self.window else []  # a short window must stay the last
+        shuffled = torch.randperm(len(windows), generator=generator).tolist()
+        return iter([row for window in shuffled for row in windows[window]] + last)
+
+
+def _run_stage(
+    model: PreTrainedModel,
+    part: Literal["head", "all"],
+    train: Sequence[PRMInput],
+    held_out: Sequence[PRMInput],
+    settings: FitSettings,
+    folder: pathlib.Path,
+    pad_id: int,
+    callbacks: Sequence[TrainerCallback],
+    show_progress: bool,
+) -> tuple[PreTrainedModel, list[dict[str, Any]]]:
+    """Train one part of the model; a finished stage is read back from ``folder``."""
+    done = folder / STAGE_REPORT
+    if done.exists():
+        model.load_state_dict(torch.load(folder / "weights.pt", map_location=model.device, weights_only=True))
+        return model, json.loads(done.read_text())["history"]
+    trained: Any = with_lora(model, settings.lora_rank) if part == "all" and settings.lora_rank else model
+    if trained is model:
+        set_trainable(model, part)
+    stop = [] if settings.patience is None else [EarlyStoppingCallback(settings.patience)]
+    trainer = PRMTrainer(
+        settings=settings,
+        pad_id=pad_id,
+        model=trained,
+        args=_arguments(part, settings, folder, show_progress),
+        train_dataset=train,
+        eval_dataset=held_out,
+        callbacks=[*stop, *callbacks],
+    )
+    trainer.train(resume_from_checkpoint=newest_checkpoint(folder))
+    model = merge_lora(trainer.accelerator.unwrap_model(trainer.model))
+    set_trainable(model, "all")
+    if trainer.args.should_save:
+        torch.save(model.state_dict(), folder / "weights.pt")
+        part_file = done.with_suffix(".part")
+        part_file.write_text(json.dumps({"history": trainer.state.log_history}))
+        part_file.replace(done)
+    return model, trainer.state.log_history
+
+
+def newest_checkpoint(folder: pathlib.Path) -> str | None:
+    """Newest complete checkpoint in ``folder``, None if there is none; one cut by a kill is passed over."""
+    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]), reverse=True)
+    for path in found:
+        try:
+            json.loads((path / "trainer_state.json").read_text())  # written last
+        except (OSError, ValueError):
+            continue
+        return str(path)
+    return None
+
+
+def _arguments(
+    part: Literal["head", "all"], settings: FitSettings, folder: pathlib.Path, show_progress: bool
+) -> TrainingArguments:
+    """The one place that builds the trainer's arguments."""
+    is_f1 = settings.select_by == "first_error_f1"
+    return TrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=settings.head_epochs if part == "head" else settings.epochs,
+        learning_rate=settings.head_learning_rate if part == "head" else settings.learning_rate,
+        per_device_train_batch_size=settings.batch_paths,
+        gradient_accumulation_steps=settings.accumulate,
+        lr_scheduler_type=settings.schedule,
+        warmup_steps=settings.warmup,
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.max_grad_norm,
+        bf16=settings.bf16,
+        seed=settings.seed,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_first_error_f1" if is_f1 else "eval_loss",
+        greater_is_better=is_f1,
+        save_total_limit=1,
+        logging_steps=10,
+        logging_nan_inf_filter=False,
+        remove_unused_columns=False,
+        label_names=["labels"],
+        use_cpu=not torch.cuda.is_available(),
+        dataloader_pin_memory=torch.cuda.is_available(),
+        disable_tqdm=not show_progress,
+        report_to="none",
+    )
+
+
+def _tensors(batch: PRMBatch) -> dict[str, torch.Tensor]:
+    return {
+        "input_ids": batch.input_ids_BT,
+        "attention_mask": batch.attention_mask_BT,
+        "step_positions": batch.step_positions_BS,
+        "labels": batch.labels_BS,
+    }
+
+
+def _quality(model: nn.Module, inputs: Sequence[PRMInput], max_batch_tokens: int, pad_id: int) -> PRMQuality:
+    logits = score_logits(model, inputs, max_batch_tokens=max_batch_tokens, pad_id=pad_id)
+    return measure_quality(to_probabilities(logits), inputs)
+
+
+def _hash(*parts: object) -> int:
+    return int(hashlib.sha256(repr(parts).encode()).hexdigest()[:16], 16)
