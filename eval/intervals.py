@@ -56,7 +56,7 @@ class Resampler:
         """Value of ``statistic`` on the summed components, with its 95 % percentile interval.
 
         Args:
-            components_PC: one row a problem; columns are what ``statistic`` wants, (numerator, denominator) for ``ratio``.
+            components_PC: one row a problem; the columns ``statistic`` wants, (numerator, denominator) by default.
             absent: the reason given when the statistic is undefined on the data.
 
         Raises:
