@@ -20,6 +20,9 @@ Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]
 """Maps sums (rows: resamples, columns: components) to one value a row; NaN where it is undefined."""
 
+BLOCK = 256
+"""Resamples evaluated at once: bounds the memory of statistics with many components."""
+
 UNDEFINED_SHARE = 0.05
 """An interval is withheld when the figure is undefined in more than this share of the resamples."""
 
@@ -78,7 +81,8 @@ class Resampler:
         if not np.isfinite(components_PC).all():
             raise ValueError("a component is not finite")
         value = statistic(components_PC.sum(axis=0, keepdims=True))[0]
-        return float(value), statistic(self.weights_RP @ components_PC)
+        blocks = [self.weights_RP[start : start + BLOCK] for start in range(0, len(self.weights_RP), BLOCK)]
+        return float(value), np.concatenate([statistic(block @ components_PC) for block in blocks])
 
     def _figure(self, value: float, resampled: Array, absent: str) -> Figure:
         if not np.isfinite(value):

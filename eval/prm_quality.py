@@ -178,7 +178,8 @@ def _outcome_auc(
     scores = np.array([path_score(path.scores, settings.aggregate) for path in judged], np.float64)
     levels, level_of_path = np.unique(scores, return_inverse=True)
     counts = np.zeros((2, num_problems, len(levels)))
-    np.add.at(counts, ([int(p.is_right) for p in judged], [p.row for p in judged], level_of_path), 1)
+    for path, level in zip(judged, level_of_path, strict=True):
+        counts[int(path.is_right), path.row, level] += 1
 
     def auc(sums: Array) -> Array:
         wrong, right = np.split(sums, 2, axis=1)
