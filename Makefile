@@ -54,7 +54,7 @@ eval: $(VENV)/.installed  ## measure base and policy, print the table, write rep
 	$(PY) -m eval $(STAGE_ARGS)
 
 rounds: $(VENV)/.installed  ## N rounds of the four stages, the PRM refitted in each
-	$(PY) -m pipeline.rounds --config $(CONFIG) --run $(RUN) rounds.count=$(N) $(ARGS)
+	$(PY) -m pipeline.rounds --config $(CONFIG) --run $(RUN) $(if $(LAUNCH),--launch "$(LAUNCH)") rounds.count=$(N) $(ARGS)
 
 report: $(VENV)/.installed  ## write report.html of a run again
 	$(PY) -m eval.report $(RUN)

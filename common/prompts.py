@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from common.config import BaseSection
 from common.errors import InputError
 
 
@@ -19,6 +20,10 @@ class PromptTemplate:
 
     kind: str = "plain"
     instruction: str = ""
+
+    @classmethod
+    def from_config(cls, base: BaseSection) -> PromptTemplate:
+        return cls(base.template, base.instruction)
 
     def text(self, problem_text: str, tokenizer: Any) -> str:
         """The prompt as text.

@@ -95,6 +95,14 @@ class Run:
     def at(self, round_index: int) -> Run:
         return Run(self.root, round_index)
 
+    def start_model(self, config: Config) -> str:
+        """The model this round starts from: the base model, or the policy of the round before.
+
+        Raises:
+            InputError: the round before has no finished policy.
+        """
+        return str(self.at(self.round - 1).require("ppo").file("policy")) if self.round else config.base.model
+
     def require(self, name: str) -> StageFolder:
         """Return a finished earlier stage.
 
