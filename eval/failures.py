@@ -33,7 +33,7 @@ class CaseStep(Strict):
 
 
 class Case(Strict):
-    """One path to read; texts longer than ``MAX_TEXT`` characters are cut and end in "…"; ``tail`` follows the steps."""
+    """One path to read; texts above ``MAX_TEXT`` characters are cut and end in "…"; ``tail`` follows the steps."""
 
     model: str
     title: str

@@ -94,7 +94,8 @@ def best_of(rights: Sequence[bool], scores: Sequence[float | None], k: int) -> f
     random subset with probability ``C(n-1-r, k-1) / C(n, k)``.
     """
     n = len(rights)
-    order = sorted(range(n), key=lambda i: -math.inf if scores[i] is None else scores[i], reverse=True)
+    ranked: list[float] = [-math.inf if score is None else score for score in scores]
+    order = sorted(range(n), key=ranked.__getitem__, reverse=True)
     chosen = sum(math.comb(n - 1 - rank, k - 1) for rank, i in enumerate(order) if rights[i])
     return chosen / math.comb(n, k)
 
