@@ -52,14 +52,15 @@ def headline_rows(metrics: Metrics) -> list[Row]:
     """Rows of the headline table, accuracy first, then process, then form."""
     base, policy, diff = metrics.base, metrics.policy, metrics.difference
 
-    def temperature(model: str, value: float) -> str:
-        return f"{model} {value:g}"
-
-    best = f"{temperature('base', base.best_temperature.temperature)}, "
-    best += temperature("policy", policy.best_temperature.temperature)
+    best = f"base {base.best_temperature.temperature:g}, policy {policy.best_temperature.temperature:g}"
     rows = [
         Row("pass@1, greedy", base.pass1_greedy, policy.pass1_greedy, diff.pass1_greedy),
-        Row("pass@1, sampled (T = 1)", base.pass1_sampled, policy.pass1_sampled, diff.pass1_sampled),
+        Row(
+            f"pass@1, sampled (T = {base.sampled.temperature:g})",
+            base.pass1_sampled,
+            policy.pass1_sampled,
+            diff.pass1_sampled,
+        ),
         Row(
             f"pass@1, own best temperature ({best})",
             base.pass1_best_temperature,

@@ -1,0 +1,154 @@
+"""Charts of a training log: the monitors that are watched, with the limits that stop or alarm, then everything else."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eval.charts import Chart, Series, line_chart
+
+Row = Mapping[str, Any]
+X_KEYS = ("step", "global_step", "batch", "update")
+MAX_FURTHER = 40
+
+
+@dataclasses.dataclass(frozen=True)
+class Monitor:
+    """One watched quantity.
+
+    Attributes:
+        title: with unit.
+        keys: names it may have in a log row, with or without a prefix up to "/"; the first present one is drawn.
+        note: what a healthy run looks like.
+        limits: (setting that holds the limit, what happens there).
+        relative_to_start: the setting is a share of the first logged value.
+    """
+
+    title: str
+    keys: tuple[str, ...]
+    note: str
+    limits: tuple[tuple[str, str], ...] = ()
+    relative_to_start: bool = False
+
+
+MONITORS = (
+    Monitor(
+        "Validation accuracy",
+        ("validation_accuracy", "eval_accuracy", "accuracy"),
+        "should rise; the run stops when it stays flat",
+    ),
+    Monitor("Validation accuracy, sampled", ("validation_sampled", "eval_sampled", "sampled_accuracy"), "should rise"),
+    Monitor(
+        "KL to the reference, nats a token",
+        ("kl/reference", "kl", "kl_reference", "kl_round"),
+        "grows slowly",
+        (("ppo.kl_cap", "stop"), ("ppo.kl_high", "more KL weight")),
+    ),
+    Monitor("KL to the base model, nats a token", ("kl/base", "kl_base", "kl_to_base"), "grows slowly"),
+    Monitor(
+        "Steps a path",
+        ("mean_steps", "steps"),
+        "stays; a fall without a gain is reward hacking",
+        (("ppo.steps_floor", "stop"),),
+        relative_to_start=True,
+    ),
+    Monitor("Repeated 4-grams, share", ("repeated_ngrams",), "stays low", (("ppo.repeat_limit", "stop"),)),
+    Monitor(
+        "Outcome reward", ("reward/outcome", "reward_outcome", "outcome_reward", "reward_mean", "reward"), "should rise"
+    ),
+    Monitor("Mean PRM score of a step", ("prm/mean_score", "process_reward"), "rises with the outcome, not alone"),
+    Monitor("Realised process share", ("process_share", "realised_process_share"), "near its weight in the mix"),
+    Monitor("Clip fraction", ("clip_fraction", "clip_ratio"), "below about 0.3"),
+    Monitor("Entropy, nats a token", ("entropy",), "falls slowly, not to 0"),
+    Monitor("Gradient norm", ("grad_norm",), "no spikes", (("ppo.max_grad_norm", "clipped"),)),
+    Monitor("PRM fallbacks, share of paths", ("fallback_share", "fallbacks", "fallback"), "0"),
+    Monitor("Truncated paths, share", ("truncated_share", "truncated", "clipped_ratio"), "low"),
+    Monitor("Unparsed answers, share", ("unparsed_share", "unparsed"), "falls"),
+    Monitor(
+        "Groups with equal rewards, share", ("equal_group_share", "equal_groups", "frac_reward_zero_std"), "not near 1"
+    ),
+    Monitor("Updates skipped as not finite", ("update/skipped", "skipped"), "0"),
+)
+
+
+def monitor_charts(rows: Sequence[Row], config: Mapping[str, Any]) -> tuple[list[Chart], list[Chart]]:
+    """Charts of the watched quantities that the log holds, and of at most ``MAX_FURTHER`` others by name."""
+    names = _numeric_keys(rows)
+    alarms = [(x, message) for x, message in alarm_list(rows) if x is not None]
+    watched, used = [], set()
+    for monitor in MONITORS:
+        key = next((names[short] for short in monitor.keys if short in names), None)
+        if key is None:
+            continue
+        used.add(key)
+        points = _points(rows, key)
+        chart = line_chart(
+            monitor.title,
+            [Series(monitor.title, "policy", points)],
+            note=monitor.note,
+            x_label="update",
+            limits=_limits(monitor, config, points),
+            alarms=alarms,
+        )
+        watched += [chart] if chart else []
+    further = [key for key in set(names.values()) if key not in used and key not in X_KEYS]
+    charts = [
+        line_chart(key[:60], [Series(key[:60], "policy", _points(rows, key))], x_label="update")
+        for key in sorted(further)[:MAX_FURTHER]
+    ]
+    return watched, [chart for chart in charts if chart]
+
+
+def alarm_list(rows: Sequence[Row]) -> list[tuple[float | None, str]]:
+    """(update, message) of every alarm and stop that the log holds."""
+    found: list[tuple[float | None, str]] = []
+    for index, row in enumerate(rows):
+        messages = row.get("alarms", row.get("alarm", []))
+        messages = messages if isinstance(messages, list) else [messages]
+        texts = [str(message) for message in messages if message]
+        if row.get("stopped_by"):
+            texts.append(f"stopped: {row['stopped_by']}")
+        found += [(_x(row, index), text) for text in texts]
+    return found
+
+
+def _numeric_keys(rows: Sequence[Row]) -> dict[str, str]:
+    """Name → key for every key that holds a number in some row, by full and by short name (after the last "/").
+
+    The first key wins a short name.
+    """
+    names: dict[str, str] = {}
+    for row in rows:
+        for key, value in row.items():
+            if _is_number(value):
+                names[key] = key
+                names.setdefault(key.split("/")[-1], key)
+    return names
+
+
+def _points(rows: Sequence[Row], key: str) -> list[tuple[float, float]]:
+    points = [(_x(row, index), row[key]) for index, row in enumerate(rows) if _is_number(row.get(key))]
+    return [(float(x), float(y)) for x, y in points if x is not None]
+
+
+def _x(row: Row, index: int) -> float | None:
+    value = next((row[key] for key in X_KEYS if _is_number(row.get(key))), index)
+    return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _limits(
+    monitor: Monitor, config: Mapping[str, Any], points: Sequence[tuple[float, float]]
+) -> list[tuple[float, str]]:
+    limits = []
+    for setting, effect in monitor.limits:
+        value = config.get(setting)
+        if _is_number(value) and points:
+            level = float(value) * (points[0][1] if monitor.relative_to_start else 1.0)  # type: ignore[arg-type]
+            limits.append((level, f"{effect} {level:.3g}"))
+    return limits

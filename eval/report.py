@@ -1,0 +1,247 @@
+"""``report.html``: one self-contained page on a run, readable offline, on a desk and on a phone.
+
+The page holds no script and its content-security policy forbids any; texts of models are escaped, stripped of control
+characters and isolated in direction. Built from whatever the run folder holds so far.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from common.runs import write_atomic
+from eval import table
+from eval.charts import Chart, Series, line_chart, shown_number
+from eval.failures import Cases
+from eval.monitor_charts import alarm_list, monitor_charts
+from eval.run_folder import RoundData, read_rounds
+from eval.schema import Figure, Metrics, PRMFigures, SampledFigures
+
+MAX_BYTES = 3_000_000
+TEXT_LIMITS = (1500, 400, 100, 30)
+"""Characters of a model's text that are shown; the first limit under which the page fits ``MAX_BYTES`` is taken."""
+MAX_GROUPS = 40
+MAX_EXAMPLES = 40
+
+
+def build_report(run_dir: Path) -> Path:
+    """Write ``<run_dir>/report.html`` by rename and return its path.
+
+    Raises:
+        InputError: no such run folder, or no round in it.
+    """
+    rounds = read_rounds(run_dir)
+    target = run_dir / "report.html"
+    write_atomic(target, render(run_dir.name, rounds))
+    return target
+
+
+def render(name: str, rounds: Sequence[RoundData]) -> str:
+    """The page as text, at most ``MAX_BYTES`` long in UTF-8 by showing less of each text."""
+    view = report_view(name, rounds)
+    page = ""
+    for limit in TEXT_LIMITS:
+        page = _environment(limit).get_template("report.html.j2").render(view)
+        page = page.encode("utf-8", "replace").decode("utf-8")
+        if len(page.encode("utf-8")) <= MAX_BYTES:
+            break
+    return page
+
+
+def plain_text(value: object, limit: int) -> str:
+    """Text that can be shown as it is: control and direction characters become "�", cut at ``limit`` characters."""
+    text = str(value)
+    cut = text[:limit] + "…" if len(text) > limit else text
+    return "".join(
+        char if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn") else "�"
+        for char in cut
+    )
+
+
+@lru_cache(maxsize=len(TEXT_LIMITS))
+def _environment(limit: int) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["text"] = lambda value: plain_text(value, limit)
+    environment.filters["number"] = shown_number
+    environment.globals.update(shown_value=table.shown_value, shown_interval=table.shown_interval)
+    return environment
+
+
+def report_view(name: str, rounds: Sequence[RoundData]) -> dict[str, Any]:
+    """Everything the template shows, as plain values, figures and charts."""
+    evaluated = [data for data in rounds if data.metrics is not None]
+    latest = evaluated[-1] if evaluated else None
+    metrics = latest.metrics if latest else None
+    cases = latest.cases if latest else None
+    return {
+        "name": name,
+        "notes": [note for data in rounds for note in data.notes],
+        "latest": latest.index if latest else None,
+        "metrics": metrics,
+        "headline": table.headline_rows(metrics) if metrics else [],
+        "slices": _slices(metrics) if metrics else [],
+        "temperatures": _temperature_chart(metrics) if metrics else None,
+        "best_of": _best_of_charts(metrics) if metrics else [],
+        "rules": _rule_rows(metrics) if metrics else [],
+        "prm_rows": _prm_rows(metrics) if metrics else [],
+        "calibration": _calibration(metrics) if metrics else None,
+        "trainings": [training for data in reversed(rounds) if (training := _training(data))],
+        "rounds": [_round_row(data) for data in rounds],
+        "failures": cases.failures[:MAX_GROUPS] if cases else [],
+        "failures_left_out": max(len(cases.failures) - MAX_GROUPS, 0) if cases else 0,
+        "examples": _by_title(cases) if cases else [],
+        "seconds": [(data.index, data.seconds) for data in rounds],
+        "config": _config_rows(rounds),
+    }
+
+
+def _training(data: RoundData) -> dict[str, Any] | None:
+    """Monitors of one round's PPO and the history of its PRM fit; None when neither was logged."""
+    rows = data.logs.get("ppo", [])
+    watched, further = monitor_charts(rows, data.config)
+    history = data.payload.get("prm", {}).get("history")
+    history = [row for row in history if isinstance(row, dict)] if isinstance(history, list) else []
+    fit = monitor_charts(data.logs.get("prm", []) or history, {})
+    if not watched and not further and not any(fit):
+        return None
+    alarms = [(None if x is None else shown_number(x), text) for x, text in alarm_list(rows)]
+    return {"index": data.index, "watched": watched, "further": further, "fit": fit[0] + fit[1], "alarms": alarms}
+
+
+def _slices(metrics: Metrics) -> list[tuple[str, list[tuple[str, int, Figure, Figure, Figure]]]]:
+    """Sampled pass@1 by topic and level: (name, problems, base, policy, difference)."""
+    tables = []
+    for title, attribute in (("kind of problem", "by_topic"), ("steps of the reference solution", "by_level")):
+        base, policy = getattr(metrics.base, attribute), getattr(metrics.policy, attribute)
+        differences = getattr(metrics.difference, attribute)
+        rows = [
+            (key, base[key].problems, base[key].pass1_sampled, policy[key].pass1_sampled, differences[key])
+            for key in base
+            if key in policy and key in differences
+        ]
+        tables.append((title, rows))
+    return tables
+
+
+def _curve(name: str, style: str, figures: dict[str, Figure]) -> Series:
+    """A curve over the number of paths, with its interval."""
+    known = [(int(k), f) for k, f in figures.items() if k.isdigit() and f.value is not None]
+    known.sort(key=lambda pair: pair[0])
+    band = [(float(k), f.ci95[0] * 100, f.ci95[1] * 100) for k, f in known if f.ci95 is not None]
+    return Series(name, style, [(float(k), float(f.value or 0.0) * 100) for k, f in known], band)
+
+
+def _best_of_charts(metrics: Metrics) -> list[Chart]:
+    """Accuracy against the number of paths, for each model at T = 1 and at its own best temperature."""
+    charts = []
+    for name, model in (("base", metrics.base), ("policy", metrics.policy)):
+        for pool in (model.sampled, model.best_temperature):
+            chart = line_chart(
+                f"{name}, temperature {pool.temperature:g}",
+                _pool_curves(pool),
+                x_label="paths a problem (N)",
+                note="percent of problems solved",
+                y_range=(0.0, 100.0),
+                x_values=[float(k) for k in pool.pass_at if k.isdigit()],
+            )
+            charts += [chart] if chart else []
+    return charts
+
+
+def _pool_curves(pool: SampledFigures) -> list[Series]:
+    return [
+        _curve("oracle (pass@N)", "oracle", pool.pass_at),
+        _curve("best of N by PRM", "prm", pool.prm_best),
+        _curve("majority of N", "majority", pool.majority),
+    ]
+
+
+def _rule_rows(metrics: Metrics) -> list[tuple[str, list[Figure]]]:
+    """Best-of-N by each way of turning step scores into a path score: base and policy at T = 1 and best temperature."""
+    pools = [pool for model in (metrics.base, metrics.policy) for pool in (model.sampled, model.best_temperature)]
+    rules = list(pools[0].prm_best_by)
+    return [
+        (rule, [pool.prm_best_by[rule] for pool in pools])
+        for rule in rules
+        if all(rule in p.prm_best_by for p in pools)
+    ]
+
+
+def _temperature_chart(metrics: Metrics) -> Chart | None:
+    series = []
+    for name, model in (("base", metrics.base), ("policy", metrics.policy)):
+        known = sorted((float(t), f) for t, f in model.validation_by_temperature.items() if f.value is not None)
+        band = [(t, f.ci95[0] * 100, f.ci95[1] * 100) for t, f in known if f.ci95 is not None]
+        series.append(Series(name, name, [(t, float(f.value or 0.0) * 100) for t, f in known], band))
+    return line_chart(
+        "pass@1 on validation against temperature",
+        series,
+        x_label="sampling temperature",
+        note="percent; the highest one is the model's own best temperature",
+        y_range=(0.0, 100.0),
+    )
+
+
+def _prm_rows(metrics: Metrics) -> list[tuple[str, Figure, Figure]]:
+    """PRM figures on base's and policy's test paths."""
+    names = {
+        "first-error F1": "first_error_f1",
+        "accuracy on paths with a wrong step": "accuracy_on_wrong",
+        "accuracy on paths without one": "accuracy_on_right",
+        "Brier score of steps (0 is best)": "brier",
+        "calibration error": "calibration_error",
+        "AUC of the path score against the outcome": "outcome_auc",
+    }
+    prm = metrics.prm
+    return [(label, getattr(prm, name), getattr(prm.on_policy, name)) for label, name in names.items()]
+
+
+def _calibration(metrics: Metrics) -> Chart | None:
+    def points(figures: PRMFigures) -> list[tuple[float, float]]:
+        return [(b.mean_probability, b.share_right) for b in figures.reliability]
+
+    drawn = [Series("base", "base", points(metrics.prm)), Series("policy", "policy", points(metrics.prm.on_policy))]
+    if not any(series.points for series in drawn):
+        return None
+    return line_chart(
+        "Calibration of step scores",
+        [Series("perfect", "ideal", [(0.0, 0.0), (1.0, 1.0)]), *drawn],
+        x_label="PRM probability that the step is right",
+        note="share of right steps; on the diagonal a score means what it says",
+        y_range=(0.0, 1.0),
+    )
+
+
+def _round_row(data: RoundData) -> dict[str, Any]:
+    """One line of the table over rounds; None where a stage has not finished."""
+    done, metrics = data.done, data.metrics
+    return {
+        "index": data.index,
+        "pool_pass_rate": done.get("sample", {}).get("pool_pass_rate"),
+        "prm_f1": done.get("prm", {}).get("first_error_f1"),
+        "prm_accepted": done.get("prm", {}).get("accepted"),
+        "metrics": metrics,
+        "seconds": sum(value for value in data.seconds.values() if value is not None),
+    }
+
+
+def _by_title(cases: Cases) -> list[tuple[str, list[Any]]]:
+    titles = list(dict.fromkeys(case.title for case in cases.examples))
+    shown = cases.examples[:MAX_EXAMPLES]
+    return [(title, [case for case in shown if case.title == title]) for title in titles]
+
+
+def _config_rows(rounds: Sequence[RoundData]) -> list[tuple[str, str]]:
+    config = next((data.config for data in reversed(rounds) if data.config), {})
+    return [(key, str(value)) for key, value in sorted(config.items())]
