@@ -152,7 +152,7 @@ class EvalSection(Section):
     temperatures: tuple[float, ...] = Field(
         (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), description="candidates for a model's own best temperature, tried on validation"
     )
-    best_samples: int = Field(4, ge=1, description="paths a problem at the best temperature (1 if it is 0)")
+    temperature_samples: int = Field(2, ge=1, description="paths a validation problem for each candidate above 0")
     resamples: int = Field(2000, ge=100, description="bootstrap resamples over problems")
     examples: int = Field(24, ge=0, description="paths shown in the report")
     aggregate: Literal["min", "last", "mean", "product"] = Field("min", description="path score behind prm_best8")

@@ -1,0 +1,332 @@
+"""Stage ``ppo``: from a start model, a frozen PRM and measured problems to a policy.
+
+    problems in the pass-rate band -> ProcessPPOTrainer (engine, grader, PRM, reference)
+      -> validation accuracy, checkpoint and stop rules every ``eval_every`` batches -> best checkpoint saved
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+from trl import GRPOConfig
+
+from common.config import Config
+from common.errors import InputError
+from common.models import load_policy, load_tokenizer, locate
+from common.prompts import PromptTemplate
+from common.records import Problem, Verdict
+from common.runs import Run, StageFolder, read_records, write_atomic
+from data_gen.engines import make_engine
+from data_gen.steps import build_paths
+from policy.monitors import Limits
+from policy.options import PolicySettings
+from policy.rewards import PenaltyWeights
+from policy.trainer import ProcessPPOTrainer, last_complete_checkpoint
+from prm.score import PRMScorer
+
+
+def trainer_arguments(config: Config, folder: Path, world_size: int = 1) -> GRPOConfig:
+    """The one function that turns the ``ppo`` section into TRL's arguments.
+
+    One generation batch is ``problems * paths`` paths over all devices; it is cut into ``minibatches`` updates and
+    passed over ``epochs`` times.
+
+    Raises:
+        InputError: the batch does not divide into minibatches of whole micro-batches.
+    """
+    ppo = config.ppo
+    batch = ppo.problems * ppo.paths
+    per_update = batch // ppo.minibatches
+    if batch % (ppo.minibatches * world_size) or per_update % (min(ppo.micro_batch, per_update) * world_size):
+        raise InputError(
+            f"ppo.problems * ppo.paths = {batch}: want a multiple of ppo.minibatches * ppo.micro_batch * devices ="
+            f" {ppo.minibatches} * {ppo.micro_batch} * {world_size}"
+        )
+    micro = min(ppo.micro_batch, per_update // world_size)
+    updates = ppo.minibatches * ppo.epochs
+    return GRPOConfig(
+        output_dir=str(folder),
+        seed=config.seed,
+        per_device_train_batch_size=micro,
+        steps_per_generation=batch // (micro * world_size),
+        gradient_accumulation_steps=per_update // (micro * world_size),
+        num_generations=ppo.paths,
+        num_iterations=ppo.epochs,
+        max_steps=ppo.batches * updates,
+        max_completion_length=config.data.max_new_tokens,
+        temperature=ppo.temperature,
+        top_p=1.0,
+        top_k=0,
+        loss_type="dapo",
+        beta=ppo.kl_coef,
+        epsilon=ppo.clip,
+        learning_rate=ppo.learning_rate,
+        warmup_steps=ppo.warmup_updates,
+        lr_scheduler_type=ppo.schedule,
+        weight_decay=ppo.weight_decay,
+        max_grad_norm=ppo.max_grad_norm,
+        disable_dropout=True,
+        logging_nan_inf_filter=False,
+        remove_unused_columns=False,
+        eval_strategy="steps",
+        eval_steps=ppo.eval_every * updates,
+        save_strategy="steps",
+        save_steps=ppo.eval_every * updates,
+        save_total_limit=ppo.keep_checkpoints,
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_accuracy",
+        greater_is_better=True,
+        logging_steps=updates,
+        bf16=config.base.dtype == "bfloat16",
+        use_cpu=not torch.cuda.is_available(),
+        dataloader_pin_memory=torch.cuda.is_available(),
+        report_to=[] if config.report_to == "none" else [config.report_to],
+        run_name=str(folder.parent.parent.name),
+    )
+
+
+def policy_settings(config: Config) -> PolicySettings:
+    """The algorithm's fields."""
+    ppo = config.ppo
+    return PolicySettings(
+        process_weight=ppo.process_weight,
+        outcome_weight=ppo.outcome_weight,
+        credit=ppo.credit,
+        flow=ppo.flow,
+        baseline=ppo.baseline,
+        baseline_momentum=ppo.baseline_momentum,
+        normalise_sources=ppo.normalise_sources,
+        anchor_fraction=ppo.anchor_fraction,
+        penalties=PenaltyWeights(
+            repeated_ngrams=ppo.penalty_repeat,
+            same_pattern=ppo.penalty_pattern,
+            few_steps=ppo.penalty_short,
+            bad_format=ppo.penalty_format,
+            unknown_theorem=ppo.penalty_theorem,
+        ),
+        train_on_truncated=ppo.truncated == "zero",
+        difficulty_bands=ppo.difficulty_bands,
+    )
+
+
+def monitor_limits(config: Config) -> Limits:
+    """Limits of the monitors."""
+    ppo = config.ppo
+    return Limits(
+        flat_evaluations=ppo.patience,
+        kl_cap=ppo.kl_cap,
+        kl_high=ppo.kl_high,
+        repeated_ngrams=ppo.repeat_limit,
+        steps_kept=ppo.steps_floor,
+    )
+
+
+def process_reward(config: Config, run: Run) -> tuple[PRMScorer | None, float]:
+    """The frozen PRM and the process weight it earned: held-out first-error F1 against ``prm.min_first_error_f1``.
+
+    Returns:
+        ``(None, 0.0)`` for a run on the outcome alone, which loads no PRM.
+
+    Raises:
+        InputError: F1 below the floor and ``prm.below_floor`` is ``refuse``.
+    """
+    weight, prm = config.ppo.process_weight, config.prm
+    if weight == 0 or config.ppo.anchor_fraction == 1:
+        return None, 0.0
+    stage = run.require("prm")
+    f1 = float(stage.summary["first_error_f1"])
+    if f1 < prm.min_first_error_f1:
+        seen = f"held-out first-error F1 of the PRM is {f1:.3f}, below prm.min_first_error_f1 = {prm.min_first_error_f1}"
+        if prm.below_floor == "refuse":
+            raise InputError(f"{seen}; use more paths, or set prm.below_floor to outcome_only or scale")
+        weight = weight * f1 / prm.min_first_error_f1 if prm.below_floor == "scale" else 0.0
+        print(f"ppo: {seen}; process weight is now {weight:.3f}")
+        if weight == 0:
+            return None, 0.0
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    scorer = PRMScorer.load(str(stage.file("prm")), device=device, max_batch_tokens=prm.max_batch_tokens)
+    return scorer, weight
+
+
+def training_problems(config: Config, run: Run) -> list[Problem]:
+    """Measured problems whose pass rate lies in the band of ``ppo``.
+
+    Raises:
+        InputError: too few of them for one batch of each difficulty band.
+    """
+    ppo = config.ppo
+    measured = read_records(run.require("sample").file("problems_train.jsonl"), Problem.from_row)
+    kept = [p for p in measured if p.difficulty is not None and ppo.pass_low <= p.difficulty <= ppo.pass_high]
+    if len(kept) < ppo.problems * ppo.difficulty_bands:
+        raise InputError(
+            f"{len(kept)} of {len(measured)} problems have a pass rate in [{ppo.pass_low}, {ppo.pass_high}]; want"
+            f" ppo.problems * ppo.difficulty_bands = {ppo.problems * ppo.difficulty_bands}: raise data.pool"
+        )
+    return kept
+
+
+class MetricsLog(TrainerCallback):
+    """Appends each logged row to the stage's ``metrics.jsonl``; a resumed run drops rows after its checkpoint."""
+
+    def __init__(self, stage: StageFolder) -> None:
+        self.stage = stage
+
+    def drop_after(self, step: int) -> None:
+        rows = [row for row in self.stage.metrics() if row["step"] <= step]
+        write_atomic(self.stage.file("metrics.jsonl"), "".join(json.dumps(row) + "\n" for row in rows))
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+        if logs and state.is_world_process_zero and "train_runtime" not in logs:
+            values = {name: value for name, value in logs.items() if isinstance(value, int | float | str)}
+            self.stage.log({"step": state.global_step, **_finite(values)})
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN: a non-finite number is logged as text, so that it stays visible."""
+    return {k: str(v) if isinstance(v, float) and v - v != 0 else v for k, v in values.items()}
+
+
+def validation(
+    config: Config, problems: Sequence[Problem], engine: Any, encode: Callable[[str], Sequence[int]], grade: Any
+) -> Callable[[Any], dict[str, float]]:
+    """Return the function that measures a policy on the validation problems.
+
+    ``accuracy`` is the mean of the greedy and the sampled pass@1: what a run is stopped and its best checkpoint is
+    chosen by.
+    """
+    prompts = [list(encode(problem.text)) for problem in problems]
+
+    def share_correct(n: int, temperature: float) -> tuple[float, float]:
+        groups = engine.sample(
+            prompts, n=n, temperature=temperature, max_new_tokens=config.data.max_new_tokens, seed=config.seed
+        )
+        flat = [(p, c) for p, group in zip(problems, groups, strict=True) for c in group]
+        paths = grade(
+            [p for p, _ in flat],
+            [(c.token_ids, c.finish_reason) for _, c in flat],
+            seed=config.seed,
+            indices=[k for group in groups for k in range(len(group))],
+        )
+        correct = sum(path.verdict is Verdict.CORRECT for path in paths) / len(paths)
+        return correct, sum(len(path.steps) for path in paths) / len(paths)
+
+    def measure(_: Any) -> dict[str, float]:
+        greedy, _steps = share_correct(1, 0.0)
+        sampled, steps = share_correct(config.ppo.eval_samples, config.ppo.temperature)
+        return {"accuracy": (greedy + sampled) / 2, "greedy": greedy, "sampled": sampled, "steps": steps}
+
+    return measure
+
+
+def set_up_tracker(config: Config, stage: StageFolder) -> None:
+    """W&B runs offline unless a key is set, and every tracker writes below the stage's folder."""
+    if config.report_to == "wandb":
+        if not os.environ.get("WANDB_API_KEY"):
+            os.environ.setdefault("WANDB_MODE", "offline")
+        os.environ.setdefault("WANDB_DIR", str(stage.path))
+        os.environ.setdefault("WANDB_PROJECT", "stepwise-ppo")
+    elif config.report_to == "tensorboard":
+        os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(stage.file("tensorboard")))
+
+
+def train_stage(config: Config, run: Run) -> None:
+    """Train the policy with process and outcome rewards and write ``4_ppo/policy``."""
+    stage = run.stage("ppo")
+    scorer, process_weight = process_reward(config, run)
+    problems = training_problems(config, run)
+    timer = stage.begin(config)
+    if stage.is_done:
+        print(f"ppo: {stage.path} is finished")
+        return
+    set_up_tracker(config, stage)
+    start = locate(run.start_model(config))
+    tokenizer = load_tokenizer(start)
+    model = load_policy(start, config.base.dtype)
+    encode = functools.partial(PromptTemplate.from_config(config.base).ids, tokenizer=tokenizer)
+    engine = make_engine("transformers", model=model, tokenizer=tokenizer, max_rows=config.data.max_batch_rows)
+    grade = functools.partial(build_paths, tokenizer=tokenizer, stop=config.base.stop)
+    checked = read_records(run.require("sample").file("problems_validation.jsonl"), Problem.from_row)
+    log = MetricsLog(stage)
+    is_base_reference = config.ppo.reference == "base" or run.round == 0
+    reference = load_policy(config.base.model, config.base.dtype) if run.round else None
+    trainer = ProcessPPOTrainer(
+        model,
+        args=trainer_arguments(config, stage.file("checkpoints"), int(os.environ.get("WORLD_SIZE", "1"))),
+        problems=problems,
+        encode_prompt=encode,
+        processing_class=tokenizer,
+        sampler=engine,
+        grade=grade,
+        score=scorer.score if scorer else None,
+        settings=dataclasses.replace(policy_settings(config), process_weight=process_weight),
+        limits=monitor_limits(config),
+        reference=reference if is_base_reference else None,
+        base_model=None if is_base_reference else reference,
+        evaluate_policy=validation(config, checked, engine, encode, grade),
+        callbacks=[log],
+    )
+    hash_before = scorer.weights_hash() if scorer else None
+    checkpoint = last_complete_checkpoint(stage.file("checkpoints"))
+    if checkpoint:
+        step = int(checkpoint.rsplit("-", 1)[1])
+        log.drop_after(step)
+        print(f"ppo: continues after update {step}")
+    else:
+        log.drop_after(-1)
+        trainer.evaluate()
+    trainer.train(resume_from_checkpoint=checkpoint)
+    if trainer.is_world_process_zero():
+        finish(trainer, tokenizer, stage, timer, scorer, hash_before, process_weight)
+
+
+def finish(
+    trainer: ProcessPPOTrainer,
+    tokenizer: Any,
+    stage: StageFolder,
+    timer: Any,
+    scorer: PRMScorer | None,
+    hash_before: str | None,
+    process_weight: float,
+) -> None:
+    """Save the best policy and the summary; prove that the PRM stayed as it was.
+
+    Raises:
+        RuntimeError: the PRM's weights changed during training.
+    """
+    hash_after = scorer.weights_hash() if scorer else None
+    if hash_before != hash_after:
+        raise RuntimeError("the PRM's weights changed during ppo; it must stay frozen")
+    policy = stage.file("policy")
+    trainer.save_model(str(policy))
+    tokenizer.save_pretrained(policy)
+    rows = stage.metrics()
+    best = trainer.state.best_model_checkpoint
+    best_step = int(best.rsplit("-", 1)[1]) if best else trainer.state.global_step
+    until_best = [row for row in rows if row["step"] <= best_step and "kl/reference" in row]
+    last = until_best[-1] if until_best else {}
+    timer.finish(
+        steps=trainer.state.global_step,
+        best_step=best_step,
+        stopped_by=trainer.stopped_by or "max_steps",
+        fallbacks=int(sum(row.get("rollout/fallbacks", 0) for row in rows)),
+        skipped_updates=trainer.skipped_updates,
+        kl=last.get("kl/reference"),
+        kl_base=last.get("kl/base", last.get("kl/reference") if trainer.base_model is None else None),
+        validation_accuracy=trainer.state.best_metric,
+        process_weight=process_weight,
+        prm_hash=hash_after,
+        prm_unchanged=None if scorer is None else True,
+    )
+    for old in stage.file("checkpoints").glob("checkpoint-*"):
+        if str(old) != best:
+            shutil.rmtree(old)
+    print(f"ppo: best at update {best_step}, validation {trainer.state.best_metric:.3f}, {timer.seconds:.0f} s")
