@@ -1,0 +1,92 @@
+"""Symbolic equality by SymPy, for the worker process only: builds SymPy objects from trees, never from text."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import sympy
+
+from grading.parse import Node
+
+_CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "inf": sympy.oo}
+_FUNCTIONS = {
+    "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "sec": sympy.sec, "csc": sympy.csc, "cot": sympy.cot,
+    "ln": sympy.log, "exp": sympy.exp, "abs": sympy.Abs, "arcsin": sympy.asin, "arccos": sympy.acos,
+    "arctan": sympy.atan, "sinh": sympy.sinh, "cosh": sympy.cosh, "tanh": sympy.tanh,
+}  # fmt: skip
+
+
+def build(node: Node) -> Any:
+    """Return the SymPy object of an expression tree. Raises KeyError for a node without one."""
+    kind = node[0]
+    if kind == "num":
+        return sympy.Rational(node[1], node[2])
+    if kind == "sym":
+        return sympy.Symbol(node[1], real=True)
+    if kind == "const":
+        return _CONSTANTS[node[1]]
+    if kind in ("add", "mul"):
+        return (sympy.Add if kind == "add" else sympy.Mul)(*map(build, node[1]))
+    if kind == "neg":
+        return -build(node[1])
+    if kind == "div":
+        return build(node[1]) / build(node[2])
+    if kind == "pow":
+        return build(node[1]) ** build(node[2])
+    if kind == "root":
+        value, index = build(node[1]), build(node[2])
+        odd = index.is_Integer and index % 2 == 1
+        return sympy.real_root(value, index) if odd and value.is_real and value.is_negative else value ** (1 / index)
+    if kind == "log":
+        return sympy.log(build(node[2]), build(node[1]))
+    if kind == "func":
+        return _FUNCTIONS[node[1]](build(node[2]))
+    if kind == "fact":
+        return sympy.factorial(build(node[1]))
+    if kind == "binom":
+        return sympy.binomial(build(node[1]), build(node[2]))
+    raise KeyError(kind)
+
+
+def are_equal(a: Node, b: Node) -> bool:
+    """True when two expressions are equal: SymPy simplifies the difference to 0, or it is 0 to 40 digits at several points."""
+    difference = build(a) - build(b)
+    if difference == 0 or difference.is_zero:
+        return True
+    if difference in (sympy.oo, -sympy.oo, sympy.zoo, sympy.nan):
+        return False
+    numeric = _vanishes(difference)
+    if numeric is not None:
+        return numeric
+    return bool(sympy.simplify(difference) == 0)
+
+
+def are_proportional(a: Node, b: Node) -> bool:
+    """True when a / b is a constant other than 0: two equations a = 0 and b = 0 with the same solutions."""
+    x, y = sympy.expand(build(a)), sympy.expand(build(b))
+    if x == 0 or y == 0:
+        return bool(x == y)
+    ratio = sympy.cancel(sympy.together(x / y))
+    if ratio.free_symbols:
+        ratio = sympy.simplify(ratio)
+    return not ratio.free_symbols and ratio.is_finite is not False and ratio != 0
+
+
+def _vanishes(expression: Any) -> bool | None:
+    """Evaluate at four points to 50 digits: False when it is not 0 at one, True when 0 to 40 digits at all, None if unclear."""
+    names = sorted(expression.free_symbols, key=str)
+    generator = random.Random(20240229)
+    zeros = 0
+    for _ in range(4 if names else 1):
+        point = {name: sympy.Rational(generator.randint(150, 400), 113) for name in names}
+        value = expression.xreplace(point).evalf(50, maxn=400)
+        if not value.is_number or (not value.is_comparable and value.as_real_imag()[0].is_comparable is False):
+            continue
+        size = abs(complex(value)) if value.is_finite else None
+        if size is None:
+            continue
+        if size > 1e-40:
+            return False
+        zeros += 1
+    return True if zeros else None
