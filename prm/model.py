@@ -71,7 +71,9 @@ def build_prm(
     with torch.no_grad():
         for name, weight in head_parameters(model).items():
             is_bias = name.endswith("bias")
-            weight.copy_(torch.zeros(weight.shape) if is_bias else torch.randn(weight.shape, generator=generator) * head_std)
+            weight.copy_(
+                torch.zeros(weight.shape) if is_bias else torch.randn(weight.shape, generator=generator) * head_std
+            )
     return model
 
 

@@ -36,7 +36,7 @@ def step_loss(
 ) -> Float[Tensor, ""]:
     """Binary cross entropy summed over labelled steps and divided by the number of labelled steps of the window.
 
-    ``loss = 1/N * sum_s w_s * f_s * -(y_s log p_s + (1 - y_s) log(1 - p_s))``, in nats a step, where p = sigmoid(logit),
+    ``loss = 1/N * sum_s w_s * f_s * -(y_s log p_s + (1 - y_s) log(1 - p_s))``, in nats a step, p = sigmoid(logit),
     y in [0, 1] is the label, ``w_s = y_s + wrong_weight * (1 - y_s)`` and ``f_s = |y_s - p_s| ** focal_gamma``
     (Lin et al. 2017, arXiv:1708.02002; 0 switches it off). N counts steps, not weights.
 

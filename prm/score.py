@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import torch
+from scipy import optimize
 from torch import nn
 
 from common.metrics import (
@@ -31,6 +32,7 @@ from prm.model import Calibration, check_labels, freeze, load_prm
 from prm.objective import gather_steps
 
 Aggregate = Literal["min", "last", "mean", "product"]
+TEMPERATURE_LOG_RANGE = (-math.log(20), math.log(20))
 
 
 def score_logits(
@@ -69,8 +71,7 @@ def score_logits(
 def to_probabilities(logits: Sequence[Sequence[float]], temperature: float = 1.0) -> list[list[float]]:
     """``sigmoid(logit / temperature)`` of each step, in float32; NaN stays NaN."""
     return [
-        torch.sigmoid(torch.tensor(path, dtype=torch.float32) / temperature).tolist() if path else []
-        for path in logits
+        torch.sigmoid(torch.tensor(path, dtype=torch.float32) / temperature).tolist() if path else [] for path in logits
     ]
 
 
@@ -139,9 +140,7 @@ class PRMScorer:
 
     def score_inputs(self, inputs: Sequence[PRMInput]) -> list[list[float]]:
         """``score`` of inputs already built; steps they dropped have no score."""
-        return score_paths(
-            self.model, inputs, self.max_batch_tokens, temperature=self.calibration.temperature
-        )
+        return score_paths(self.model, inputs, self.max_batch_tokens, temperature=self.calibration.temperature)
 
     def first_errors(self, scores: Sequence[Sequence[float]]) -> list[int | None]:
         """Predicted first wrong step of each path: the first one below the threshold, None for none."""
@@ -225,7 +224,9 @@ def measure_quality(
     if not finite:
         raise ValueError(f"none of {len(pairs)} labelled steps has a finite score")
     p, y = (list(column) for column in zip(*finite, strict=True))
-    nll = torch.nn.functional.binary_cross_entropy(torch.tensor(p), torch.tensor(y))
+    nll = torch.nn.functional.binary_cross_entropy(
+        torch.tensor(p, dtype=torch.float64), torch.tensor(y, dtype=torch.float64)
+    )
     bins = reliability(p, y)
     return PRMQuality(
         first_error=first_error,
@@ -243,7 +244,7 @@ def fit_temperature(logits: Sequence[float], labels: Sequence[float]) -> float:
     """Temperature > 0 that minimises the binary cross entropy of ``sigmoid(logit / T)`` (Guo et al. 2017).
 
     Ranking and so first-error F1 at the best threshold do not change. Logits that separate the classes perfectly
-    have no minimum; T stays in [0.05, 20].
+    have no minimum; T stays in [1/20, 20].
 
     Args:
         logits, labels: of held-out labelled steps; labels in [0, 1].
@@ -254,17 +255,13 @@ def fit_temperature(logits: Sequence[float], labels: Sequence[float]) -> float:
     z, y = torch.tensor(logits, dtype=torch.float64), torch.tensor(labels, dtype=torch.float64)
     if z.shape != y.shape or z.numel() == 0 or not bool(torch.isfinite(z).all()):
         raise ValueError(f"{z.numel()} logits for {y.numel()} labels; wanted equal, non-zero numbers, all finite")
-    log_t = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([log_t], lr=0.5, max_iter=100, line_search_fn="strong_wolfe")
 
-    def closure() -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = nn.functional.binary_cross_entropy_with_logits(z * torch.exp(-log_t), y)
-        loss.backward()
-        return loss
+    def loss(log_temperature: float) -> float:
+        return float(nn.functional.binary_cross_entropy_with_logits(z * math.exp(-log_temperature), y))
 
-    optimizer.step(closure)
-    return min(max(math.exp(log_t.item()), 0.05), 20.0)
+    # the loss is convex in 1/T, so it has one valley in log T
+    found = optimize.minimize_scalar(loss, bounds=TEMPERATURE_LOG_RANGE, method="bounded", options={"xatol": 1e-4})
+    return math.exp(found.x)
 
 
 def calibrate(logits: Sequence[Sequence[float]], inputs: Sequence[PRMInput]) -> tuple[Calibration, PRMQuality]:

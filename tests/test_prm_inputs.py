@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 import torch
+from prm_support import PROMPT, STEPS, TOKENIZERS, character_tokenizer, rollout
 
 from common.records import IGNORED, FinishReason, LabelledPath, Path, Step, Verdict
 from prm.inputs import collate, labelled_inputs, path_input, prm_input, text_input
-from tests.prm_support import PROMPT, STEPS, TOKENIZERS, character_tokenizer, rollout
 
 
 def labelled(path: Path, labels: tuple[int, ...]) -> LabelledPath:
@@ -123,7 +123,7 @@ def test_L61_labels_are_numbers_and_minus_100_stays() -> None:
 def test_soft_labels_are_kept_and_others_refused() -> None:
     assert three_steps(labels=[0.9, 0.25, 1]).labels == (0.9, 0.25, 1.0)
     for bad in (1.5, -1, float("nan")):
-        with pytest.raises(ValueError, match="wanted 0..1"):
+        with pytest.raises(ValueError, match=r"wanted 0\.\.1"):
             three_steps(labels=[bad, 0, 0])
 
 

@@ -1,0 +1,185 @@
+"""The fit: learns, keeps its parts apart, resumes exactly, and does not depend on how a window is cut."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from prm_support import tiny_policy, toy_inputs
+from transformers import TrainerCallback
+
+from common.errors import InputError
+from common.models import weights_hash
+from prm.inputs import PRMInput
+from prm.model import build_prm, head_parameters
+from prm.score import score_paths
+from prm.train import FitSettings, LengthGrouped, fit_prm, newest_checkpoint, split_by_problem
+
+QUICK = FitSettings(head_epochs=1, epochs=2, batch_paths=16, learning_rate=1e-3, warmup=0.0)
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    return tiny_policy(tmp_path / "policy", vocab=40, hidden=64)
+
+
+def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def assert_equal_weights(ours: torch.nn.Module, theirs: torch.nn.Module, tolerance: float = 0.0) -> None:
+    for name, tensor in theirs.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[name], tensor, rtol=0, atol=tolerance, msg=name)
+
+
+def test_overfits_64_paths(policy: Path, tmp_path: Path) -> None:
+    inputs = toy_inputs(64, steps=3)
+    settings = FitSettings(head_epochs=1, epochs=24, batch_paths=8, learning_rate=3e-3, select_by="loss")
+    _, report = fit_prm(build_prm(policy), inputs, inputs, settings, tmp_path / "fit")
+    assert report.quality["before"].first_error.f1 < 0.6
+    assert report.quality["calibrated"].first_error.f1 > 0.95
+    assert report.quality["calibrated"].brier < report.quality["before"].brier / 4
+
+
+def test_head_stage_leaves_the_backbone_as_it_was(policy: Path, tmp_path: Path) -> None:
+    model = build_prm(policy)
+    before = weights(model)
+    head = set(head_parameters(model))
+    settings = dataclasses.replace(QUICK, epochs=0, head_learning_rate=1e-2)
+    fitted, report = fit_prm(model, toy_inputs(64), toy_inputs(16, seed=1), settings, tmp_path / "fit")
+    changed = {name for name, tensor in fitted.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert changed == head
+    assert set(report.quality) == {"before", "head", "calibrated"}
+    assert report.quality["head"].loss < report.quality["before"].loss
+
+
+def test_second_stage_trains_the_backbone(policy: Path, tmp_path: Path) -> None:
+    model = build_prm(policy)
+    before = weights(model)
+    fitted, report = fit_prm(model, toy_inputs(64), toy_inputs(16, seed=1), QUICK, tmp_path / "fit")
+    assert not torch.equal(fitted.base_model.layers[0].mlp.up_proj.weight, before["model.layers.0.mlp.up_proj.weight"])
+    assert set(report.quality) == {"before", "head", "all", "calibrated"}
+    assert all(weight.requires_grad for weight in fitted.parameters())
+    assert {row["part"] for row in report.history} == {"head", "all"}
+
+
+def test_accumulation_changes_nothing(policy: Path, tmp_path: Path) -> None:
+    inputs, held_out = toy_inputs(70), toy_inputs(16, seed=1)
+    fitted = []
+    for batch, accumulate in ((16, 1), (4, 4)):
+        settings = dataclasses.replace(QUICK, batch_paths=batch, accumulate=accumulate, weight_decay=0.0)
+        model, _ = fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / f"fit-{accumulate}")
+        fitted.append(model)
+    assert_equal_weights(*fitted, tolerance=2e-5)
+    assert weights_hash(build_prm(policy)) != weights_hash(fitted[0])
+
+
+class StopAt(TrainerCallback):
+    """Dies at an update, as a kill would."""
+
+    def __init__(self, update: int) -> None:
+        self.update = update
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if args.output_dir.endswith("all") and state.global_step == self.update:
+            raise KeyboardInterrupt
+
+
+def test_resume_ends_with_the_weights_of_a_straight_fit(policy: Path, tmp_path: Path) -> None:
+    inputs, held_out = toy_inputs(64), toy_inputs(16, seed=1)
+    settings = dataclasses.replace(QUICK, epochs=3)
+    straight, report = fit_prm(build_prm(policy, dropout=0.1), inputs, held_out, settings, tmp_path / "straight")
+    with pytest.raises(KeyboardInterrupt):
+        fit_prm(build_prm(policy, dropout=0.1), inputs, held_out, settings, tmp_path / "cut", callbacks=[StopAt(10)])
+    assert newest_checkpoint(tmp_path / "cut" / "all") is not None
+    resumed, again = fit_prm(build_prm(policy, dropout=0.1), inputs, held_out, settings, tmp_path / "cut")
+    assert weights_hash(resumed) == weights_hash(straight)
+    assert again.quality == report.quality
+    assert again.calibration == report.calibration
+    finished, third = fit_prm(build_prm(policy, dropout=0.1), inputs, held_out, settings, tmp_path / "cut")
+    assert weights_hash(finished) == weights_hash(straight)
+    assert third.quality == report.quality
+
+
+def test_a_checkpoint_cut_by_a_kill_is_passed_over(tmp_path: Path) -> None:
+    for step, text in ((4, "{}"), (8, '{"cut'), (12, None)):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        if text is not None:
+            (folder / "trainer_state.json").write_text(text)
+    assert newest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-4")
+    shutil.rmtree(tmp_path / "checkpoint-4")
+    assert newest_checkpoint(tmp_path) is None
+
+
+def test_the_best_epoch_is_kept(policy: Path, tmp_path: Path) -> None:
+    settings = dataclasses.replace(QUICK, epochs=6, learning_rate=3e-3, schedule="constant", select_by="loss")
+    held_out = toy_inputs(32, seed=1)
+    _, report = fit_prm(build_prm(policy), toy_inputs(64), held_out, settings, tmp_path / "fit")
+    losses = [row["eval_loss"] for row in report.history if row["part"] == "all" and "eval_loss" in row]
+    assert len(losses) == 6
+    assert report.quality["all"].loss == pytest.approx(min(losses))
+
+
+def test_lora_fit_gives_a_plain_model(policy: Path, tmp_path: Path) -> None:
+    model = build_prm(policy)
+    names = set(model.state_dict())
+    inputs = toy_inputs(64)
+    settings = dataclasses.replace(QUICK, lora_rank=4, learning_rate=3e-3, select_by="loss")
+    fitted, report = fit_prm(model, inputs, inputs, settings, tmp_path / "fit")
+    assert set(fitted.state_dict()) == names
+    assert report.quality["all"].loss < report.quality["head"].loss < report.quality["before"].loss
+
+
+def test_held_out_problems_share_no_path_with_training() -> None:
+    inputs = toy_inputs(100, problems=20)
+    train, held_out = split_by_problem(inputs, 0.2, seed=3)
+    assert len(train) + len(held_out) == 100
+    assert len({one.problem_id for one in held_out}) == 4
+    assert not {one.problem_id for one in train} & {one.problem_id for one in held_out}
+    assert split_by_problem(inputs[::-1], 0.2, seed=3)[1] == held_out[::-1]
+    assert {one.problem_id for one in split_by_problem(inputs, 0.2, seed=4)[1]} != {one.problem_id for one in held_out}
+    with pytest.raises(InputError, match="1 problem"):
+        split_by_problem(toy_inputs(5, problems=1), 0.2)
+
+
+def test_paths_without_labels_are_no_training_data(policy: Path, tmp_path: Path) -> None:
+    unlabelled = [PRMInput(one.token_ids, one.step_positions) for one in toy_inputs(8)]
+    with pytest.raises(InputError, match="0 training and 8 held-out"):
+        fit_prm(build_prm(policy), unlabelled, toy_inputs(8), QUICK, tmp_path / "fit")
+
+
+def test_batches_are_grouped_by_length_and_repeatable() -> None:
+    lengths = [(7 * k) % 53 + 1 for k in range(1000)]
+    sampler = LengthGrouped(lengths, 8, seed=1)
+    first = list(sampler)
+    assert sorted(first) == list(range(1000))
+    assert first == list(sampler)
+    sampler.set_epoch(1)
+    assert list(sampler) != first
+    spreads = [
+        max(lengths[row] for row in window) - min(lengths[row] for row in window)
+        for window in (first[k : k + 8] for k in range(0, 1000, 8))
+    ]
+    assert sum(spreads) / len(spreads) < 8  # a random order gives about 41
+    halves = [sum(lengths[row] for row in half) for half in (first[:500], first[500:])]
+    assert halves[0] == pytest.approx(halves[1], rel=0.4)  # sorted, the ratio were 1 : 3
+
+
+def test_training_ignores_what_is_labelled_ignored(policy: Path, tmp_path: Path) -> None:
+    """A path whose last labels are ignored trains exactly like the same path with those steps taken off."""
+    inputs = [one for one in toy_inputs(80) if len(one.step_positions) >= 3][:32]
+    masked = [dataclasses.replace(one, labels=(*one.labels[:2], *(-100.0,) * (len(one.labels) - 2))) for one in inputs]
+    short = [dataclasses.replace(one, step_positions=one.step_positions[:2], labels=one.labels[:2]) for one in inputs]
+    held_out = toy_inputs(16, seed=1)
+    fitted = [
+        fit_prm(build_prm(policy), data, held_out, QUICK, tmp_path / name)[0]
+        for name, data in (("masked", masked), ("short", short))
+    ]
+    assert_equal_weights(*fitted, tolerance=1e-6)
+    whole, _ = fit_prm(build_prm(policy), inputs, held_out, QUICK, tmp_path / "whole")
+    ours, theirs = score_paths(whole, held_out), score_paths(fitted[0], held_out)
+    assert ours[0] != pytest.approx(theirs[0], abs=1e-4)
