@@ -1,6 +1,6 @@
 """Stage ``eval``: base and policy side by side on the test problems, the PRM on both, one table, one report.
 
-    base, policy -> sampled, scored and judged pools -> figures with intervals -> metrics.json, cases.json, report.html
+base, policy -> sampled, scored and judged pools -> figures with intervals -> metrics.json, cases.json, report.html
 """
 
 from __future__ import annotations
@@ -139,7 +139,9 @@ def eval_stage(config: Config, run: Run) -> None:
     write_record(stage.file("metrics.json"), metrics)
     cases = Cases(
         failures=failure_groups(base, policy, aggregate=config.eval.aggregate),
-        examples=examples(base, policy, threshold=threshold, aggregate=config.eval.aggregate, limit=config.eval.examples),
+        examples=examples(
+            base, policy, threshold=threshold, aggregate=config.eval.aggregate, limit=config.eval.examples
+        ),
     )
     write_record(stage.file("cases.json"), cases)
     timer.finish(

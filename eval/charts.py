@@ -62,7 +62,7 @@ class Chart:
 
 
 def nice_ticks(low: float, high: float, wanted: int = 4) -> list[float]:
-    """About ``wanted`` round numbers (1, 2 or 5 times a power of ten) that cover [low, high].
+    """About ``wanted`` round numbers (1, 2, 2.5 or 5 times a power of ten) that cover [low, high].
 
     Raises:
         ValueError: unless low < high and both are finite.
@@ -71,7 +71,7 @@ def nice_ticks(low: float, high: float, wanted: int = 4) -> list[float]:
         raise ValueError(f"range [{low}, {high}]: want finite ends, low < high")
     rough = (high - low) / wanted
     power = 10.0 ** math.floor(math.log10(rough))
-    step = power * next(factor for factor in (1, 2, 5, 10) if rough <= factor * power * (1 + 1e-9))
+    step = power * next(factor for factor in (1, 2, 2.5, 5, 10) if rough <= factor * power * (1 + 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [index * step for index in range(first, last + 1)]
 
@@ -91,7 +91,7 @@ def line_chart(
     """Lay out a chart; None when no series has a finite point.
 
     Args:
-        limits: (y, label) of horizontal limit lines; a limit far outside the data is not drawn (see ``note``).
+        limits: (y, label) of horizontal limit lines; a limit far from the data is not drawn but added to the note.
         alarms: (x, message) marked on the time line.
         y_range: fixed range, else round numbers around data and near limits.
         x_values: ticks of x when they are few and known, e.g. 1, 2, 4, 8.
@@ -121,9 +121,10 @@ def line_chart(
         shown = [(px(x), py(y), f"{item.name}: {shown_number(y)} at {shown_number(x)}") for x, y in thin]
         lines.append(Line(item.name, item.style, path, _band(item, px, py), shown if marks else shown[-1:]))
     x_ticks = [x for x in (x_values or nice_ticks(x_low, x_high)) if x_low <= x <= x_high]
+    off = [label for y, label in limits if not y_ticks[0] <= y <= y_ticks[-1]]
     return Chart(
         title=title,
-        note=note,
+        note=note + (f" (off the chart: {', '.join(off)})" if off else ""),
         x_label=x_label,
         lines=lines,
         x_ticks=[(px(x), shown_number(x)) for x in x_ticks],

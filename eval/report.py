@@ -25,7 +25,7 @@ from eval.schema import Figure, Metrics, PRMFigures, SampledFigures
 MAX_BYTES = 3_000_000
 TEXT_LIMITS = (1500, 400, 100, 30)
 """Characters of a model's text that are shown; the first limit under which the page fits ``MAX_BYTES`` is taken."""
-MAX_GROUPS = 40
+MAX_GROUPS = 24
 MAX_EXAMPLES = 40
 
 
@@ -143,10 +143,15 @@ def _curve(name: str, style: str, figures: dict[str, Figure]) -> Series:
 
 
 def _best_of_charts(metrics: Metrics) -> list[Chart]:
-    """Accuracy against the number of paths, for each model at T = 1 and at its own best temperature."""
+    """Accuracy against the number of paths, for each model at T = 1 and at its own best temperature.
+
+    A best temperature of 0 (all paths equal, a flat line) or 1 (the same pool) gets no chart of its own.
+    """
     charts = []
     for name, model in (("base", metrics.base), ("policy", metrics.policy)):
-        for pool in (model.sampled, model.best_temperature):
+        skipped = (0.0, model.sampled.temperature)
+        best = [] if model.best_temperature.temperature in skipped else [model.best_temperature]
+        for pool in (model.sampled, *best):
             chart = line_chart(
                 f"{name}, temperature {pool.temperature:g}",
                 _pool_curves(pool),
@@ -190,6 +195,7 @@ def _temperature_chart(metrics: Metrics) -> Chart | None:
         x_label="sampling temperature",
         note="percent; the highest one is the model's own best temperature",
         y_range=(0.0, 100.0),
+        x_values=sorted({float(t) for t in metrics.base.validation_by_temperature}),
     )
 
 

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from eval.schema import Figure, Metrics
 
-Kind = Literal["share", "number"]
+Kind = Literal["share", "number", "score"]
+_SCALE_DIGITS = {"share": (100.0, 1), "number": (1.0, 2), "score": (1.0, 3)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Row:
     Attributes:
         label: what it is.
         base, policy, difference: figures; the difference is paired over problems.
-        kind: "share" is shown in percent (differences in points), "number" as it is.
+        kind: "share" is shown in percent (differences in points), "number" and "score" as they are.
         better: direction of improvement, 0 when neither direction is good in itself.
     """
 
@@ -94,7 +95,7 @@ def headline_rows(metrics: Metrics) -> list[Row]:
 
 
 def shown_value(figure: Figure, kind: Kind, *, signed: bool = False) -> str:
-    """Value as text: percent with one decimal, or a number with two; "–" when absent."""
+    """Value as text: percent with one decimal, a number with two, a score with three; "–" when absent."""
     if figure.value is None:
         return "–"
     return _number(figure.value, kind, signed)
@@ -109,9 +110,8 @@ def shown_interval(figure: Figure, kind: Kind, *, signed: bool = False) -> str:
 
 
 def _number(value: float, kind: Kind, signed: bool) -> str:
-    number = value * 100 if kind == "share" else value
-    digits = 1 if kind == "share" else 2
-    number = round(number, digits) + 0.0  # no "-0.0"
+    scale, digits = _SCALE_DIGITS[kind]
+    number = round(value * scale, digits) + 0.0  # no "-0.0"
     return f"{number:+.{digits}f}" if signed else f"{number:.{digits}f}"
 
 
