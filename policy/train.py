@@ -30,6 +30,7 @@ from data_gen.steps import build_paths
 from policy.monitors import Limits
 from policy.options import PolicySettings
 from policy.rewards import PenaltyWeights
+from policy.rollouts import Score
 from policy.trainer import ProcessPPOTrainer, last_complete_checkpoint
 from prm.score import PRMScorer
 
@@ -145,7 +146,7 @@ def process_reward(config: Config, run: Run) -> tuple[PRMScorer | None, float]:
     stage = run.require("prm")
     f1 = float(stage.summary["first_error_f1"])
     if f1 < prm.min_first_error_f1:
-        seen = f"held-out first-error F1 of the PRM is {f1:.3f}, below prm.min_first_error_f1 = {prm.min_first_error_f1}"
+        seen = f"held-out first-error F1 of the PRM {f1:.3f} is below prm.min_first_error_f1 = {prm.min_first_error_f1}"
         if prm.below_floor == "refuse":
             raise InputError(f"{seen}; use more paths, or set prm.below_floor to outcome_only or scale")
         weight = weight * f1 / prm.min_first_error_f1 if prm.below_floor == "scale" else 0.0
@@ -238,6 +239,54 @@ def set_up_tracker(config: Config, stage: StageFolder) -> None:
         os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(stage.file("tensorboard")))
 
 
+def build_trainer(
+    config: Config,
+    *,
+    start: str,
+    problems: Sequence[Problem],
+    checked: Sequence[Problem],
+    score: Score | None,
+    process_weight: float,
+    folder: Path,
+    is_first_round: bool = True,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> tuple[ProcessPPOTrainer, Any]:
+    """Return the trainer of a round and its tokenizer.
+
+    Args:
+        start: model the round starts from; the KL reference unless ``ppo.reference`` is ``base``.
+        problems: training problems. checked: validation problems.
+        score: PRM probabilities of the steps of paths, None for a run on the outcome alone.
+        process_weight: w_p, which the PRM's quality may have lowered.
+        folder: where checkpoints go.
+        is_first_round: True = ``start`` is the base model, so KL to base and to the reference are one.
+    """
+    tokenizer = load_tokenizer(start)
+    model = load_policy(start, config.base.dtype)
+    encode = functools.partial(PromptTemplate.from_config(config.base).ids, tokenizer=tokenizer)
+    engine = make_engine("transformers", model=model, tokenizer=tokenizer, max_rows=config.data.max_batch_rows)
+    grade = functools.partial(build_paths, tokenizer=tokenizer, stop=config.base.stop)
+    base = None if is_first_round else load_policy(config.base.model, config.base.dtype)
+    is_base_reference = config.ppo.reference == "base"
+    trainer = ProcessPPOTrainer(
+        model,
+        args=trainer_arguments(config, folder, int(os.environ.get("WORLD_SIZE", "1"))),
+        problems=problems,
+        encode_prompt=encode,
+        processing_class=tokenizer,
+        sampler=engine,
+        grade=grade,
+        score=score,
+        settings=dataclasses.replace(policy_settings(config), process_weight=process_weight),
+        limits=monitor_limits(config),
+        reference=base if is_base_reference else None,
+        base_model=None if is_base_reference else base,
+        evaluate_policy=validation(config, checked, engine, encode, grade),
+        callbacks=list(callbacks),
+    )
+    return trainer, tokenizer
+
+
 def train_stage(config: Config, run: Run) -> None:
     """Train the policy with process and outcome rewards and write ``4_ppo/policy``."""
     stage = run.stage("ppo")
@@ -248,30 +297,17 @@ def train_stage(config: Config, run: Run) -> None:
         print(f"ppo: {stage.path} is finished")
         return
     set_up_tracker(config, stage)
-    start = locate(run.start_model(config))
-    tokenizer = load_tokenizer(start)
-    model = load_policy(start, config.base.dtype)
-    encode = functools.partial(PromptTemplate.from_config(config.base).ids, tokenizer=tokenizer)
-    engine = make_engine("transformers", model=model, tokenizer=tokenizer, max_rows=config.data.max_batch_rows)
-    grade = functools.partial(build_paths, tokenizer=tokenizer, stop=config.base.stop)
-    checked = read_records(run.require("sample").file("problems_validation.jsonl"), Problem.from_row)
     log = MetricsLog(stage)
-    is_base_reference = config.ppo.reference == "base" or run.round == 0
-    reference = load_policy(config.base.model, config.base.dtype) if run.round else None
-    trainer = ProcessPPOTrainer(
-        model,
-        args=trainer_arguments(config, stage.file("checkpoints"), int(os.environ.get("WORLD_SIZE", "1"))),
+    checked = read_records(run.require("sample").file("problems_validation.jsonl"), Problem.from_row)
+    trainer, tokenizer = build_trainer(
+        config,
+        start=locate(run.start_model(config)),
         problems=problems,
-        encode_prompt=encode,
-        processing_class=tokenizer,
-        sampler=engine,
-        grade=grade,
+        checked=checked,
         score=scorer.score if scorer else None,
-        settings=dataclasses.replace(policy_settings(config), process_weight=process_weight),
-        limits=monitor_limits(config),
-        reference=reference if is_base_reference else None,
-        base_model=None if is_base_reference else reference,
-        evaluate_policy=validation(config, checked, engine, encode, grade),
+        process_weight=process_weight,
+        folder=stage.file("checkpoints"),
+        is_first_round=run.round == 0,
         callbacks=[log],
     )
     hash_before = scorer.weights_hash() if scorer else None
