@@ -8,8 +8,8 @@ micro-batches and ranks), so accumulation and sharding change nothing. Every log
 [-20, 20] BEFORE the exponential: a masked token gives value 0 and gradient exactly 0 whatever it holds (NaN, inf), and
 a counted token never overflows. A NaN in a counted token stays visible: it makes the loss NaN.
 
-The gradient of sampled k3 is not that of the exact KL (the expected value is right, the gradient is that of the reverse
-direction); it is used as a penalty whose size is reported in nats a token (see tests, L49).
+The expected gradient of sampled k3 is that of KL(pi_ref || pi), not of KL(pi || pi_ref), whose value it estimates; with
+``is_kl_corrected`` each k3 is multiplied by rho, which gives the gradient of KL(pi || pi_ref) (see tests, L49).
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ def policy_loss(
     clip_low: float = 0.2,
     clip_high: float = 0.2,
     kl_coef: float = 0.0,
+    is_kl_corrected: bool = False,
     importance_BT: Float[Tensor, "paths tokens"] | Float[Tensor, "paths 1"] | None = None,
 ) -> PolicyLoss:
     """Return this micro-batch's share of the update's loss (formula in the module's docstring) and its sums.
@@ -111,6 +112,7 @@ def policy_loss(
         reference_logprobs_BT: log pi_ref, or None for no KL. is_reasoning_BT: True = the token is in the KL.
         entropy_BT: entropy of the policy at each token, nats; reported only.
         num_trained, num_reasoning: N and M of the whole update, at least 1 (an all-masked update is 0, not NaN).
+        is_kl_corrected: multiply each k3 by rho, which makes the expected gradient that of the exact KL (L49).
         importance_BT: weights of a sampler whose probabilities differ from the trainer's; multiplies the surrogate.
     """
     log_ratio_BT = bounded_log_ratio(logprobs_BT, old_logprobs_BT, is_trained_BT)
@@ -123,7 +125,8 @@ def policy_loss(
     kl_sum, kl_k1_sum = torch.zeros_like(loss), torch.zeros_like(loss)
     if reference_logprobs_BT is not None:
         kl_BT = kl_penalty(logprobs_BT, reference_logprobs_BT, is_reasoning_BT)
-        loss = loss + kl_coef * kl_BT.sum() / torch.as_tensor(num_reasoning, dtype=kl_BT.dtype).clamp(min=1)
+        weighted_BT = kl_BT * torch.exp(log_ratio_BT) if is_kl_corrected else kl_BT
+        loss = loss + kl_coef * weighted_BT.sum() / torch.as_tensor(num_reasoning, dtype=kl_BT.dtype).clamp(min=1)
         kl_sum = kl_BT.sum()
         kl_k1_sum = bounded_log_ratio(logprobs_BT, reference_logprobs_BT, is_reasoning_BT).sum()
     with torch.no_grad():

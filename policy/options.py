@@ -1,0 +1,134 @@
+"""Settings of the policy trainer beside TRL's own arguments, and the refusal of arguments it does not serve."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from policy.advantages import BASELINES
+from policy.rewards import PenaltyWeights
+from prm.credit import FLOWS, RULES
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicySettings:
+    """The algorithm's fields; clip, KL coefficient, epochs, batch sizes and learning rate are TRL's (``GRPOConfig``).
+
+    Attributes:
+        process_weight, outcome_weight: w_p and w_o of the mix.
+        credit, flow, softmin_temperature: see ``prm.credit``; flow None is the rule's own.
+        baseline: ``moving_average``, ``group``, ``rloo`` or ``grpo``.
+        baseline_momentum: of the moving average, in [0, 1).
+        normalise_sources: divide each source's advantages by their own deviation before mixing.
+        anchor_fraction: share of the problems of a batch trained on the outcome alone, in [0, 1].
+        penalties: weights of the penalties on the outcome side.
+        train_on_truncated: True = a truncated completion has outcome 0; False = it has no gradient.
+        mask_answer_kl: True = tokens of the answer are outside the KL; False = KL on all tokens.
+        difficulty_bands: number of bands of equal size by difficulty; each batch comes from one, bands rotate.
+        max_step_positions: step positions with a moving average of their own; later steps share the last one.
+        max_skipped: updates skipped in a row because of a non-finite loss or gradient that end the run.
+    """
+
+    process_weight: float = 0.7
+    outcome_weight: float = 0.3
+    credit: str = "delta"
+    flow: str | None = None
+    softmin_temperature: float = 0.1
+    baseline: str = "moving_average"
+    baseline_momentum: float = 0.9
+    normalise_sources: bool = True
+    anchor_fraction: float = 0.15
+    penalties: PenaltyWeights = dataclasses.field(default_factory=PenaltyWeights)
+    train_on_truncated: bool = True
+    mask_answer_kl: bool = True
+    difficulty_bands: int = 1
+    max_step_positions: int = 64
+    max_skipped: int = 3
+
+    def __post_init__(self) -> None:
+        _require("credit", self.credit, self.credit in RULES, f"one of {', '.join(RULES)}")
+        _require("flow", self.flow, self.flow is None or self.flow in FLOWS, f"one of {', '.join(FLOWS)} or none")
+        _require("baseline", self.baseline, self.baseline in BASELINES, f"one of {', '.join(BASELINES)}")
+        for name in ("process_weight", "outcome_weight"):
+            _require(name, getattr(self, name), getattr(self, name) >= 0, ">= 0")
+        _require("anchor_fraction", self.anchor_fraction, 0 <= self.anchor_fraction <= 1, "in [0, 1]")
+        _require("difficulty_bands", self.difficulty_bands, self.difficulty_bands >= 1, ">= 1")
+
+
+_SERVED = {
+    "loss_type": "dapo",
+    "importance_sampling_level": "token",
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": None,
+    "repetition_penalty": 1.0,
+    "delta": None,
+    "off_policy_mask_threshold": None,
+    "entropy_coef": 0.0,
+    "use_adaptive_entropy": False,
+    "top_entropy_quantile": 1.0,
+    "mask_truncated_completions": False,
+    "sync_ref_model": False,
+    "reward_weights": None,
+    "router_aux_loss_coef": None,
+    "use_transformers_continuous_batching": False,
+    "dataloader_num_workers": 0,
+    "disable_dropout": True,
+    "logging_nan_inf_filter": False,
+    "remove_unused_columns": False,
+}
+"""Arguments that must have this value. ``dapo`` is the token-mean loss: here exact over each update's tokens."""
+
+_REASONS = {
+    "top_p": "a filtered sampling distribution biases the ratio",
+    "top_k": "a filtered sampling distribution biases the ratio",
+    "min_p": "a filtered sampling distribution biases the ratio",
+    "repetition_penalty": "a changed sampling distribution biases the ratio",
+    "mask_truncated_completions": "use train_on_truncated of the policy settings",
+    "disable_dropout": "with dropout the first ratio is not 1",
+    "logging_nan_inf_filter": "it would hide a non-finite loss",
+    "sync_ref_model": "the reference is the start of the round",
+}
+
+
+def check_arguments(args: Any, settings: PolicySettings) -> None:
+    """Refuse ``GRPOConfig`` arguments that this trainer does not serve.
+
+    Raises:
+        ValueError: one line that names the argument, its value and the value wanted.
+    """
+    for name, wanted in _SERVED.items():
+        value = getattr(args, name)
+        reason = f" ({_REASONS[name]})" if name in _REASONS else ""
+        _require(name, value, value == wanted, f"{wanted!r}{reason}")
+    updates = updates_per_generation(args)
+    _require("max_steps", args.max_steps, args.max_steps > 0, "> 0: the number of updates of the whole run")
+    _require(
+        "steps_per_generation",
+        args.steps_per_generation,
+        args.steps_per_generation % args.gradient_accumulation_steps == 0,
+        f"a multiple of gradient_accumulation_steps {args.gradient_accumulation_steps}",
+    )
+    whole = f"a multiple of {updates}, the updates of one generation batch"
+    _require("max_steps", args.max_steps, args.max_steps % updates == 0, whole)
+    if args.save_strategy == "steps":
+        _require("save_steps", args.save_steps, args.save_steps % updates == 0, whole)
+    if args.eval_strategy == "steps":
+        _require("eval_steps", args.eval_steps, args.eval_steps % updates == 0, whole)
+    local = args.per_device_train_batch_size * args.steps_per_generation
+    _require(
+        "per_device_train_batch_size * steps_per_generation",
+        local,
+        local % args.num_generations == 0,
+        f"a multiple of num_generations {args.num_generations}, so that no group spans two ranks",
+    )
+
+
+def updates_per_generation(args: Any) -> int:
+    """Return the optimiser updates made on one generation batch: minibatches times epochs (``num_iterations``)."""
+    return max(1, args.steps_per_generation * args.num_iterations // args.gradient_accumulation_steps)
+
+
+def _require(name: str, value: Any, is_right: bool, wanted: str) -> None:
+    if not is_right:
+        raise ValueError(f"policy trainer: {name} = {value!r} is not served; wanted {wanted}")
