@@ -13,7 +13,9 @@ BLANK = r"[^\S\n]*"
 CONTROL_TOKENS = re.compile(
     r"</?think>|<\|[A-Za-z0-9_▁｜]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|</?s>|<(?:eos|bos|pad|unk|end_of_turn|extra_0)>|\[PAD\]|ки(?!\w)"
 )
-"""End-of-turn, thinking and step-marker tokens that reach the text; the last is the Cyrillic step tag of public PRMs."""
+"""End-of-turn, thinking and step-marker tokens that reach the text; the last is the Cyrillic step tag of public
+PRMs.
+"""
 
 _OPENER = re.compile(r"```|\\begin\{([A-Za-z]+\*?)\}|\\\[|\\\(|\$\$|\\\$|\$")
 _CLOSERS = {"```": "```", "\\[": "\\]", "\\(": "\\)", "$$": "$$"}
@@ -28,10 +30,11 @@ Span = tuple[int, int]
 
 
 def protected_spans(text: str) -> list[Span]:
-    """Return the spans, in order and disjoint, in which no cut is made: code fences, display and inline math, environments.
+    """Return the spans, in order and disjoint, in which no cut is made: code fences, display and inline math,
+    environments.
 
-    A region that is not closed runs to the end. A dollar sign is math only if it closes within its paragraph as math does (no
-    space inside the dollars, no digit behind); else it is money. Time is linear in the text.
+    A region that is not closed runs to the end. A dollar sign is math only if it closes within its paragraph as math
+    does (no space inside the dollars, no digit behind); else it is money. Time is linear in the text.
     """
     spans: list[Span] = []
     position = 0
@@ -125,10 +128,11 @@ def trimmed(text: str, start: int, end: int) -> Span:
 def cut_spans(text: str) -> list[Span]:
     """Return the character spans of the steps of `text`, in order; nothing is rewritten.
 
-    1. No cut inside code fences, display or inline math and environments. 2. Two or more line-start "Step k" markers: each opens
-    a step. 3. Else consecutive line-start items "1." "2.": each opens a step. 4. Else blank lines cut. 5. Else (no blank line, not
-    even a protected one) each line is a step; a "#### answer" line stays with the step before. 6. White space, rules (---) and
-    markers without content are no steps; a heading alone joins what follows; control tokens are trimmed. Never cut at periods.
+    1. No cut inside code fences, display or inline math and environments. 2. Two or more line-start "Step k"
+    markers: each opens a step. 3. Else consecutive line-start items "1." "2.": each opens a step. 4. Else blank
+    lines cut. 5. Else (no blank line, not even a protected one) each line is a step; a "#### answer" line stays with
+    the step before. 6. White space, rules (---) and markers without content are no steps; a heading alone joins what
+    follows; control tokens are trimmed. Never cut at periods.
     """
     protected = protected_spans(text) if ("$" in text or "\\" in text or "```" in text) else []
     heads = _marker_cuts(text, protected) or _list_cuts(text, protected)
@@ -162,7 +166,9 @@ def _with_answer_line(text: str, spans: list[Span]) -> list[Span]:
 
 
 def _joined_headings(text: str, spans: list[Span]) -> list[Span]:
-    """Join a piece that is a heading alone with the piece behind it; a `#` heading with nothing behind it is dropped."""
+    """Join a piece that is a heading alone with the piece behind it; a `#` heading with nothing behind it is
+    dropped.
+    """
     joined: list[Span] = []
     pending: int | None = None
     for start, end in spans:

@@ -1,7 +1,7 @@
 """Sampling engines: one interface, a `transformers` engine that shares the trainer's module, and a vLLM engine.
 
-Every engine takes prompts as token ids and returns the sampled ids unchanged: an end token that was sampled stays, none is
-ever added, and nothing is decoded and encoded again.
+Every engine takes prompts as token ids and returns the sampled ids unchanged: an end token that was sampled stays,
+none is ever added, and nothing is decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Engine(Protocol):
 
         temperature 0 is greedy. top_k 0 and top_p 1 are off. A completion ends after an end token, after the token that
         completes one of the strings `stop` (the ids keep both; the caller cuts the text before the string), or at
-        `max_new_tokens` (finish_reason LENGTH). The same seed gives the same path for a prompt, whatever else is in the batch.
+        `max_new_tokens` (finish_reason LENGTH). The same seed gives the same path for a prompt, whatever else is in
+        the batch.
         """
         ...
 
@@ -158,8 +159,9 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 class TransformersEngine:
     """Samples from a `transformers` causal model in this process; the trainer's own module needs no weight sync.
 
-    Prompts are sorted by length; each distinct prompt is computed once, then its cache rows are repeated for its paths; rows
-    leave batch and cache as they end. Padding is on the left, masked, with true position ids, so it changes nothing.
+    Prompts are sorted by length; each distinct prompt is computed once, then its cache rows are repeated for its
+    paths; rows leave batch and cache as they end. Padding is on the left, masked, with true position ids, so it
+    changes nothing.
 
     Args:
         model: a causal LM with the forward of `transformers` (cache, logits_to_keep); read at each call, never changed.

@@ -1,6 +1,8 @@
-"""A key/value cache with room set aside: rows are written in place, repeated for a prompt's paths and dropped as they end.
+"""A key/value cache with room set aside: rows are written in place, repeated for a prompt's paths and dropped as
+they end.
 
-The caches of `transformers` grow by concatenation, which copies everything at every token, or keep every row to the end.
+The caches of `transformers` grow by concatenation, which copies everything at every token, or keep every row to the
+end.
 Axis letters: B rows, H key/value heads, T cached tokens, D head size.
 """
 
@@ -64,7 +66,9 @@ class RoomyLayer(CacheLayerMixin):
         return RoomyLayer(capacity, *new, filled=self.filled)
 
     def keep(self, kept: Tensor) -> None:
-        """Row `kept[i]` moves to row i; only rows whose place changes are copied, and those come from behind the result."""
+        """Row `kept[i]` moves to row i; only rows whose place changes are copied, and those come from behind the
+        result.
+        """
         target = torch.arange(len(kept), device=kept.device)
         moved = kept != target
         for name in ("keys", "values"):
@@ -92,8 +96,8 @@ def keep_rows(cache: Cache, kept: Tensor) -> None:
 def compaction(alive_B: Tensor) -> Tensor:
     """Return, for each row of the shrunken batch, the row it comes from: holes in front are filled from behind.
 
-    alive_B: True for rows that go on. As few rows as possible move: for [0, 1, 0, 1, 1] the three rows of the result come
-    from rows [3, 1, 4].
+    alive_B: True for rows that go on. As few rows as possible move: for [0, 1, 0, 1, 1] the three rows of the result
+    come from rows [3, 1, 4].
     """
     size = int(alive_B.sum())
     source = torch.arange(size, device=alive_B.device)

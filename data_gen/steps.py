@@ -1,6 +1,7 @@
 """From sampled ids to a `Path`: decoded text, extracted and graded answer, steps with character and token spans.
 
-Nothing is ever encoded again: token spans are found by laying the text of each sampled token along the decoded completion.
+Nothing is ever encoded again: token spans are found by laying the text of each sampled token along the decoded
+completion.
 Axis letters: B paths, T tokens of one path, S steps of one path.
 """
 
@@ -39,7 +40,8 @@ def clean_step(text: str) -> str:
 class PieceTable(dict[int, str]):
     """Text of single tokens within running text, decoded once an id; special tokens are the empty string.
 
-    A SentencePiece tokenizer drops the space in front of the first token it decodes, so each id is decoded behind an anchor.
+    A SentencePiece tokenizer drops the space in front of the first token it decodes, so each id is decoded behind an
+    anchor.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -94,8 +96,9 @@ def decode_text(token_ids: Sequence[int], tokenizer: Any) -> str:
 def token_char_spans(token_ids: Sequence[int], tokenizer: Any, text: str | None = None) -> list[tuple[int, int]]:
     """Return for each token the characters of `decode_text(token_ids)` it holds, as (start, end) with end exclusive.
 
-    Exact for every tokenizer: texts of single tokens are laid side by side and compared with the decoded text; tokens that
-    share a character (bytes of one letter) all get it; where that fails, prefixes are decoded. Special tokens have width 0.
+    Exact for every tokenizer: texts of single tokens are laid side by side and compared with the decoded text;
+    tokens that share a character (bytes of one letter) all get it; where that fails, prefixes are decoded. Special
+    tokens have width 0.
 
     Args:
         token_ids: sampled ids, T.
@@ -143,7 +146,9 @@ def _byte_widths(token_ids: Sequence[int], pieces: list[str], table: PieceTable)
 
 
 def _agreement(prefix_text: str, text: str) -> int:
-    """Return how many leading characters of `text` the decoded prefix has settled: broken letters at its end do not count."""
+    """Return how many leading characters of `text` the decoded prefix has settled: broken letters at its end do not
+    count.
+    """
     settled = len(prefix_text)
     while settled and (prefix_text[settled - 1] == REPLACEMENT or not text.startswith(prefix_text[:settled])):
         settled -= 1
@@ -173,8 +178,8 @@ def text_end(text: str, stop: Sequence[str]) -> int:
 def locate_steps(steps: Sequence[Step], spans: Sequence[tuple[int, int]]) -> tuple[Step, ...]:
     """Give each step the span of the tokens that hold its text; `token_end - 1` is the last of them.
 
-    A token that holds characters of two steps belongs to the first; only a step that lies wholly inside it shares it. A step
-    none of whose text is in a token raises ValueError.
+    A token that holds characters of two steps belongs to the first; only a step that lies wholly inside it shares
+    it. A step none of whose text is in a token raises ValueError.
     """
     starts, ends = [span[0] for span in spans], [span[1] for span in spans]
     located, previous_end = [], 0
@@ -196,7 +201,8 @@ def locate_steps(steps: Sequence[Step], spans: Sequence[tuple[int, int]]) -> tup
 def reasoning_steps(text: str, answer: Extraction) -> list[Step]:
     """Return the steps of a solution without its answer line.
 
-    A piece that starts in the answer span is dropped, one that runs into an answer that stands on its own line ends before it.
+    A piece that starts in the answer span is dropped, one that runs into an answer that stands on its own line ends
+    before it.
     """
     steps = []
     for step in cut_steps(text):
@@ -211,9 +217,10 @@ def reasoning_steps(text: str, answer: Extraction) -> list[Step]:
 def answer_token_start(token_ids: Sequence[int], tokenizer: Any, text: str | None = None) -> int:
     """Return the index of the first token of the answer span: tokens from there on are outside the KL term.
 
-    The span runs from the last complete box or the start of the answer line to the end, end token included. No answer, or a span
-    of more than `MAX_ANSWER_TOKENS` tokens: `len(token_ids)`, nothing is outside. A token that also holds text before the
-    answer counts as reasoning.
+    The span runs from the last complete box or the start of the answer line to the end, end token included. No
+    answer, or a span
+    of more than `MAX_ANSWER_TOKENS` tokens: `len(token_ids)`, nothing is outside. A token that also holds text
+    before the answer counts as reasoning.
     """
     text = decode_text(token_ids, tokenizer) if text is None else text
     return _answer_token_start(extract(text), text, token_char_spans(token_ids, tokenizer, text))
@@ -264,14 +271,17 @@ def build_paths(
     indices: Sequence[int],
     verdicts: Sequence[Verdict] | None = None,
     stop: Sequence[str] = (),
+    grader: Callable[[Sequence[tuple[str | None, str]]], Sequence[Verdict]] | None = None,
 ) -> list[Path]:
     """Decode, extract, grade and cut a batch of completions.
 
     Args:
-        problems, sampled, indices: for each of B paths its problem, (ids, finish reason) and index in the problem's group.
+        problems, sampled, indices: for each of B paths its problem, (ids, finish reason) and index in the problem's
+            group.
         seed: enters the path id, with problem and index.
         verdicts: known verdicts, B; by default the answers are graded here.
         stop: strings that end a completion; the text (not the ids) is cut before the first of them.
+        grader: replaces `grading.equivalence.grade_batch`: (answer or None, gold) pairs to verdicts, one a pair.
     """
     texts = tokenizer.batch_decode(
         [list(ids) for ids, _ in sampled], skip_special_tokens=True, clean_up_tokenization_spaces=False
@@ -280,7 +290,9 @@ def build_paths(
     answers = [extract(text) for text in shown]
     if verdicts is None:
         pairs = [(answer.answer, problem.answer) for answer, problem in zip(answers, problems, strict=True)]
-        verdicts = [result.verdict for result in grade_batch(pairs)]
+        verdicts = grader(pairs) if grader else [result.verdict for result in grade_batch(pairs)]
+        if len(verdicts) != len(pairs):
+            raise ValueError(f"the grader gave {len(verdicts)} verdicts for {len(pairs)} answers; wanted one each")
     paths = []
     for k, (problem, (ids, reason)) in enumerate(zip(problems, sampled, strict=True)):
         spans = token_char_spans(ids, tokenizer, texts[k])

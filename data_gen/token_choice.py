@@ -1,7 +1,7 @@
 """Which token comes next: pure functions from logits and a uniform number to a token.
 
-Axis letters: B rows, V vocabulary. One uniform number a token (inverse of the cumulative distribution) instead of V Gumbel
-numbers, so that a path's noise is cheap to draw for each path on its own and to reproduce.
+Axis letters: B rows, V vocabulary. One uniform number a token (inverse of the cumulative distribution) instead of V
+Gumbel numbers, so that a path's noise is cheap to draw for each path on its own and to reproduce.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def filtered_logits(logits_BV: Tensor, temperature: float, top_p: float, top_k: 
 
 
 def pick_tokens(logits_BV: Tensor, u_B: Tensor, temperature: float, top_p: float = 1.0, top_k: int = 0) -> Tensor:
-    """Return one token a row: the first v whose cumulative probability exceeds `u_B` (in [0, 1)); argmax when greedy."""
+    """Return one token a row: the first v whose cumulative probability exceeds `u_B` (in [0, 1)); argmax when
+    greedy.
+    """
     if temperature == 0:
         return logits_BV.argmax(-1)
     probs = filtered_logits(logits_BV, temperature, top_p, top_k).softmax(-1)

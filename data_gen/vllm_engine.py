@@ -19,19 +19,27 @@ class VllmEngine:
     Args:
         model: directory (or hub id) of weights and tokenizer. tokenizer: used for the default end ids only.
         eos_token_ids: extra end ids; vLLM adds those of the generation config.
-        settings: further arguments of ``vllm.LLM``, e.g. ``dtype`` (vLLM runs a float32 checkpoint in bfloat16 unless told),
-            ``tensor_parallel_size``, ``gpu_memory_utilization``, ``max_model_len``.
+        settings: further arguments of ``vllm.LLM``, e.g. ``dtype`` (vLLM runs a float32 checkpoint in bfloat16
+            unless told), ``tensor_parallel_size``, ``gpu_memory_utilization``, ``max_model_len``.
 
     Raises ImportError, naming the extra, when vLLM is not installed.
     """
 
     def __init__(
-        self, model: str, tokenizer: Any, *, eos_token_ids: Sequence[int] | None = None, max_rows: int = 256, **settings: Any
+        self,
+        model: str,
+        tokenizer: Any,
+        *,
+        eos_token_ids: Sequence[int] | None = None,
+        max_rows: int = 256,
+        **settings: Any,
     ) -> None:
         try:
             import vllm
         except ImportError as error:
-            raise ImportError("engine 'vllm' needs vLLM: pip install '.[vllm]', or choose engine 'transformers'") from error
+            raise ImportError(
+                "engine 'vllm' needs vLLM: pip install '.[vllm]', or choose engine 'transformers'"
+            ) from error
         self._vllm = vllm
         self.tokenizer = tokenizer
         self.eos_token_ids = tuple(eos_token_ids) if eos_token_ids is not None else (tokenizer.eos_token_id,)
@@ -50,7 +58,9 @@ class VllmEngine:
         top_k: int = 0,
         stop: Sequence[str] = (),
     ) -> list[list[Completion]]:
-        """See `data_gen.engines.Engine.sample`. Each prompt has its own seed, from (seed, prompt, its k-th occurrence)."""
+        """See `data_gen.engines.Engine.sample`. Each prompt has its own seed, from (seed, prompt, its k-th
+        occurrence).
+        """
         from data_gen.token_choice import request_seed
 
         started = time.perf_counter()

@@ -1,7 +1,7 @@
 """Is an answer the gold answer? A ladder that stops at the first decision; policies are written in `docs/grading.md`.
 
-Exact text, exact rational arithmetic, structure (tuples, sets, intervals, matrices, quantities), different values at sample
-points, and last SymPy in a killable process. Model text is never evaluated.
+Exact text, exact rational arithmetic, structure (tuples, sets, intervals, matrices, quantities), different values at
+sample points, and last SymPy in a killable process. Model text is never evaluated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _CHOICE = re.compile(r"\(?([A-J])\)?(?=\s*$|\s*[:.)]\s|\s+\S|\s*\\)")
 
 @dataclasses.dataclass(frozen=True)
 class Grade:
-    """A verdict and the rung of the ladder that decided: ``text``, ``exact``, ``structure``, ``numeric``, ``symbolic``, ..."""
+    """A verdict and the rung of the ladder that decided: ``text``, ``exact``, ``structure``, ``numeric``,
+    ``symbolic``, ...
+    """
 
     verdict: Verdict
     how: str
@@ -210,7 +212,9 @@ def _spread(node: Node) -> Node:
 
 
 def _equal_quantities(a: Node, b: Node, hows: list[str]) -> bool:
-    """Units: compared only when both are explicit; a percentage equals its hundredth, and its number when one side has no %."""
+    """Units: compared only when both are explicit; a percentage equals its hundredth, and its number when one side
+    has no %.
+    """
     if a[0] == b[0] == "quantity":
         if a[2:4] != b[2:4]:
             return False

@@ -1,7 +1,8 @@
 """Where a solution states its final answer: pure functions on text, linear in its length.
 
-Order: the last complete ``\\boxed{...}`` outside thinking; else the last ``####`` line or answer phrase; else a final line that
-states a value (a bare value, a formula, or "The total is 72 clips."). A value that is only mentioned is no answer.
+Order: the last complete ``\\boxed{...}`` outside thinking; else the last ``####`` line or answer phrase; else a
+final line that states a value (a bare value, a formula, or "The total is 72 clips."). A value that is only mentioned
+is no answer.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ class Extraction:
 
     Attributes:
         answer: the answer's text, None when the solution states none.
-        start, end: the answer span in characters: from the box, or from the start of the answer line, to the end of the answer.
-            Both are the length of the text when there is no answer.
+        start, end: the answer span in characters: from the box, or from the start of the answer line, to the end of
+            the answer. Both are the length of the text when there is no answer.
         how: ``box``, ``marker`` (####), ``phrase``, ``line`` (bare final line), ``statement`` or ``none``.
         own_line: True when nothing but white space and answer phrase stands before the span on its line.
     """

@@ -1,4 +1,6 @@
-"""Spelling of answers: everything that changes how an answer is written and not what it says. Pure functions on text."""
+"""Spelling of answers: everything that changes how an answer is written and not what it says. Pure functions on
+text.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,8 @@ _UNIT_AT_END = re.compile(
 
 
 def split_unit(text: str) -> tuple[str, tuple[str, int, Fraction] | None, bool]:
-    r"""Split a unit off a cleaned answer: "35 cm" -> ("35", ("length", 1, 1/100), False); third: a percent sign was there.
+    r"""Split a unit off a cleaned answer: "35 cm" -> ("35", ("length", 1, 1/100), False). The third: a percent sign was
+    there.
 
     Unknown nouns ("72 clips") are dropped. The unit is (dimension, power, factor), None without a known one.
     """
@@ -138,7 +141,12 @@ def split_unit(text: str) -> tuple[str, tuple[str, int, Fraction] | None, bool]:
     if match["c"]:
         return match["value"].strip(), ("angle", 1, Fraction(1)), False
     name = (match["a"] or match["b"] or match["d"] or "").strip().lower().rstrip(".,")
-    if not name or re.search(r"[\d=<>,\\]", name) or name in NOT_UNITS or name.split()[0] in NOT_UNITS:
+    if (
+        not name
+        or re.search(r"[\d=<>\\]" if match["b"] else r"[\d=<>,\\]", name)
+        or name in NOT_UNITS
+        or name.split()[0] in NOT_UNITS
+    ):
         return text, None, False
     power = int(match["power"] or 1)
     for word, exponent in (("square ", 2), ("sq ", 2), ("cubic ", 3)):
@@ -151,29 +159,9 @@ def split_unit(text: str) -> tuple[str, tuple[str, int, Fraction] | None, bool]:
     return match["value"].strip(), unit, False
 
 
-NOT_UNITS = frozenset(["or", "and", "if", "mod", "choose", "x", "y", "z", "n", "pi", "inf", "infinity", "to"])
-FUNCTION_WORDS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "sec",
-        "csc",
-        "cot",
-        "log",
-        "ln",
-        "exp",
-        "sqrt",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "abs",
-        "max",
-        "min",
-        "gcd",
-        "lcm",
-    ]
+NOT_UNITS_NAMES = "or and if mod choose x y z n pi inf infinity to "
+NOT_UNITS = frozenset(NOT_UNITS_NAMES.split())
+FUNCTION_WORDS_NAMES = (
+    "sin cos tan sec csc cot log ln exp sqrt arcsin arccos arctan sinh cosh tanh abs max min gcd lcm "
 )
+FUNCTION_WORDS = frozenset(FUNCTION_WORDS_NAMES.split())

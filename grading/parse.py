@@ -3,7 +3,8 @@
 Expression nodes: ("num", p, q), ("sym", name), ("const", "pi" | "e" | "i" | "inf"), ("add" | "mul", items),
 ("div" | "pow", a, b), ("neg", a), ("func", name, a), ("root", a, n), ("log", base, a), ("fact", a), ("pm", a, b).
 Structures: ("list" | "set" | "tuple" | "union" | "ratio", items), ("interval", low, high, low closed, high closed),
-("rel", op, a, b), ("named", name, a), ("matrix", rows), ("det", rows), ("base", digits, base), ("text", words), ("reals",).
+("rel", op, a, b), ("named", name, a), ("matrix", rows), ("det", rows), ("base", digits, base), ("text", words),
+("reals",).
 """
 
 from __future__ import annotations
@@ -32,44 +33,11 @@ _NUMBER = re.compile(r"(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+(?![A-Za-z\d]))?")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\overline\s*\{(\d+)\}")
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
 _TEXT_COMMANDS = frozenset(["text", "mathrm", "textrm", "mbox", "textbf", "textit", "rm", "operatorname"])
-_GREEK = frozenset(
-    [
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "varepsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "vartheta",
-        "iota",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-        "rho",
-        "sigma",
-        "tau",
-        "phi",
-        "varphi",
-        "chi",
-        "psi",
-        "omega",
-        "Gamma",
-        "Delta",
-        "Theta",
-        "Lambda",
-        "Xi",
-        "Sigma",
-        "Phi",
-        "Psi",
-        "Omega",
-        "ell",
-    ]
+GREEK_NAMES = (
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho "
+    "sigma tau phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell "
 )
+_GREEK = frozenset(GREEK_NAMES.split())
 _FUNCTIONS = FUNCTION_WORDS - {"max", "min", "gcd", "lcm", "sqrt", "log"}
 _OPEN = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "|": "|"}
 

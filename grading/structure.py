@@ -27,7 +27,9 @@ _REALS = re.compile(r"\\(?:mathbb|Bbb)\s*\{?\s*R\s*\}?|\\R|all real numbers", re
 
 
 def parse_answer(text: str) -> Node:
-    """Read an answer as written. Raises ParseError when it is neither math of the grammar nor words, TooDeep beyond limits."""
+    """Read an answer as written. Raises ParseError when it is neither math of the grammar nor words, TooDeep beyond
+    limits.
+    """
     return parse_cleaned(clean(text))
 
 
@@ -77,7 +79,7 @@ def _list(pieces: list[str], text: str) -> Node:
     except ParseError:
         return _words(text)
     if any(item[0] == "text" for item in items) and not all(item[0] == "text" for item in items):
-        value, unit, percent = split_unit(text)
+        value = split_unit(text)[0]
         if value != text:
             return parse_cleaned(value)
         return _words(text)

@@ -50,7 +50,9 @@ def build(node: Node) -> Any:
 
 
 def are_equal(a: Node, b: Node) -> bool:
-    """True when two expressions are equal: SymPy simplifies the difference to 0, or it is 0 to 40 digits at several points."""
+    """True when two expressions are equal: SymPy simplifies the difference to 0, or it is 0 to 40 digits at several
+    points.
+    """
     difference = build(a) - build(b)
     if difference == 0 or difference.is_zero:
         return True
@@ -74,18 +76,23 @@ def are_proportional(a: Node, b: Node) -> bool:
 
 
 def _vanishes(expression: Any) -> bool | None:
-    """Evaluate at four points to 50 digits: False when it is not 0 at one, True when 0 to 40 digits at all, None if unclear."""
+    """Evaluate at six points to 50 digits: False when it is not 0 at one, True when 0 to 40 digits at all, None if
+    unclear.
+    """
     names = sorted(expression.free_symbols, key=str)
+    is_complex = expression.has(sympy.I)
     generator = random.Random(20240229)
     zeros = 0
-    for _ in range(4 if names else 1):
+    for _ in range(6 if names else 1):
         point = {name: sympy.Rational(generator.randint(150, 400), 113) for name in names}
         value = expression.xreplace(point).evalf(50, maxn=400)
         if not value.is_number or (not value.is_comparable and value.as_real_imag()[0].is_comparable is False):
             continue
-        size = abs(complex(value)) if value.is_finite else None
-        if size is None:
+        if not value.is_finite:
             continue
+        size = abs(complex(value))
+        if names and not is_complex and abs(complex(value).imag) > 1e-30:
+            continue  # compared where both sides are real
         if size > 1e-40:
             return False
         zeros += 1

@@ -1,4 +1,6 @@
-"""Values of expression trees: exact rationals, and complex floats that tell different expressions apart. Both are bounded."""
+"""Values of expression trees: exact rationals, and complex floats that tell different expressions apart. Both are
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -161,17 +163,25 @@ def approximate(node: Node, values: Mapping[str, float]) -> complex:
 
 
 def clearly_differ(a: Node, b: Node) -> bool | None:
-    """Compare two expressions at three positive points: True when they differ at one, False when they agree, None if no point
-    could be evaluated. Points depend on the symbols' names only. Positive values, so that roots and logarithms are real."""
+    """Compare two expressions at six points: True when they differ at one, False when they agree, None if no point
+    decides.
+
+    Points depend on the symbols' names only and are positive, so that roots and logarithms are real. Without the
+    imaginary unit
+    in the text, points at which a value is not real say nothing: expressions are compared where both are defined.
+    """
     names = sorted(symbols(a) | symbols(b))
+    is_complex = "('const', 'i')" in repr((a, b))
     agreed = None
-    for k in range(3):
+    for k in range(6 if names else 1):
         point = {name: _spot(name, k) for name in names}
         try:
             x, y = approximate(a, point), approximate(b, point)
         except (ArithmeticError, ValueError, KeyError):
             continue
         if not (cmath.isfinite(x) and cmath.isfinite(y)):
+            continue
+        if names and not is_complex and max(abs(x.imag), abs(y.imag)) > 1e-9 * max(abs(x), abs(y)):
             continue
         if abs(x - y) > 1e-7 * max(abs(x), abs(y), 1e-300) and abs(x - y) > 1e-13 * _scale(a, b, point):
             return True

@@ -1,7 +1,8 @@
-"""A killable process for symbolic work: trees go in and out as JSON lines, so model text never reaches the interpreter there.
+"""A killable process for symbolic work: trees go in and out as JSON lines, so model text never reaches the
+interpreter there.
 
-A child started by `subprocess` (no fork, no import of the caller's main module) works from any thread and from a forked process.
-After the limit the process is killed and replaced; it is recycled after `RECYCLE_AFTER` questions.
+A child started by `subprocess` (no fork, no import of the caller's main module) works from any thread and from a
+forked process. After the limit the process is killed and replaced; it is recycled after `RECYCLE_AFTER` questions.
 """
 
 from __future__ import annotations
@@ -40,11 +41,14 @@ class SymbolicWorker:
         self._lines: queue.Queue[str | None] = queue.Queue()
 
     def ask(self, question: str, *trees: Any, limit_s: float = LIMIT_S) -> bool | None:
-        """Return the answer of `grading.symbolic.<question>(*trees)`, None when it raised; SymbolicTimeout after the limit."""
+        """Return the answer of `grading.symbolic.<question>(*trees)`, None when it raised; SymbolicTimeout after
+        the limit.
+        """
         with self._lock:
             if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
                 self._start()
-            assert self._process is not None and self._process.stdin is not None
+            assert self._process is not None
+            assert self._process.stdin is not None
             try:
                 self._process.stdin.write(json.dumps([question, *trees]) + "\n")
                 self._process.stdin.flush()

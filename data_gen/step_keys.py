@@ -1,0 +1,157 @@
+"""What a step claims, as keys that can be counted: its equations by value, the value it arrives at. Pure functions
+on text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from fractions import Fraction
+
+from grading.parse import ExpressionParser, Node, ParseError
+from grading.values import TooLarge, Undefined, exact
+
+_ANNOTATION = re.compile(r"<<([^<>]*)>>")
+_LATEX = [
+    (re.compile(r"\\(?:times|cdot|ast)(?![A-Za-z])|×|·"), "*"),
+    (re.compile(r"\\div(?![A-Za-z])|÷"), "/"),
+    (re.compile(r"−|–"), "-"),
+    (re.compile(r"\\(?:left|right|[,;!])|[$]|\\[()\[\]]|\{,\}"), ""),
+    (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),
+]
+_EXPRESSION = r"[-+(]*\s*\d[\d.\s+\-*/()^]*"
+_SIDE_END = re.compile(rf"({_EXPRESSION})$")
+_SIDE_START = re.compile(rf"\s*\\?\$?\s*({_EXPRESSION}|-?\s*\d[\d.]*)")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:/\d+)?")
+_BINDING = re.compile(
+    r"(?:\d\s*:|\b(?:of|by|times|than|minus|plus|over|per|from|to|divided|and|[a-z])|[%^_*/+\-\\|}])\s*$", re.I
+)
+_CONTINUES = re.compile(r"[A-Za-z]\0|\0[-+*/^]")
+_PURE = re.compile(r"[\s\dA-Za-z+\-*/().,^=:]*")
+_WORD = re.compile(r"[A-Za-z]{2,}")
+
+
+@dataclasses.dataclass(frozen=True)
+class StepKey:
+    """What a step claims.
+
+    Attributes:
+        kind: ``equation`` (the step is nothing but equations), ``value`` (prose that arrives at a number) or
+            ``none`` (no number: it claims nothing that could be counted).
+        key: equal for steps that claim the same.
+        is_false: True when a numeric equation in the step does not hold, exactly.
+    """
+
+    kind: str
+    key: str
+    is_false: bool
+
+
+def _plain(text: str) -> str:
+    for pattern, replacement in _LATEX:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def step_key(text: str) -> StepKey:
+    """Return what a step claims. Equations are equal when they differ in spaces or in the order of a sum's or
+    product's parts.
+    """
+    annotations = _ANNOTATION.findall(text)
+    plain = _plain(_ANNOTATION.sub("", text)).strip().rstrip(".")
+    is_false = any(_is_false(equation) for equation in (plain, *map(_plain, annotations)))
+    if "=" in plain and _PURE.fullmatch(plain) and not _WORD.search(plain):
+        return StepKey("equation", "=".join(_canonical(side) for side in plain.split("=")), is_false)
+    numbers = _NUMBER.findall(plain)
+    if not numbers:
+        return StepKey("none", " ".join(text.lower().split()), is_false)
+    return StepKey("value", str(_fraction(numbers[-1])), is_false)
+
+
+def _fraction(text: str) -> Fraction | str:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        return text
+
+
+def _canonical(side: str) -> str:
+    """Return one spelling of an expression: spaces out, the parts of sums and products in order."""
+    side = "".join(side.split())
+    try:
+        return _spell(ExpressionParser(side).parse())
+    except ParseError:
+        return side
+
+
+def _spell(node: Node) -> str:
+    if node[0] == "num":
+        return str(Fraction(node[1], node[2]))
+    if node[0] in ("add", "mul"):
+        return f"({('+' if node[0] == 'add' else '*').join(sorted(_spell(item) for item in _flat(node)))})"
+    if node[0] == "sym":
+        return str(node[1])
+    return f"{node[0]}({','.join(_spell(part) if isinstance(part, tuple) else str(part) for part in node[1:])})"
+
+
+def _flat(node: Node) -> list[Node]:
+    """Return the parts of a product, nested products opened; sums keep their parts."""
+    if node[0] == "add":
+        return list(node[1])
+    parts: list[Node] = []
+    for item in node[1]:
+        parts.extend(_flat(item) if item[0] == "mul" else [item])
+    return parts
+
+
+def _is_false(text: str) -> bool:
+    """True when some "numbers = numbers" in the text does not hold. A rounded right side ("10/3 = 3.33") holds.
+
+    A left side counts only from the start of its clause or behind a word that does not bind it ("20% of 50 = 10"
+    says nothing of 50 = 10), a right side only when no unit or operator could change it.
+    """
+    sides = text.split("=")
+    if len(sides) < 2:
+        return False
+    for k in range(len(sides) - 1):
+        left = _value(sides[k], is_left=True, is_first=k == 0)
+        right = _value(sides[k + 1], is_left=False, is_first=k + 2 == len(sides))
+        if left is not None and right is not None and not _holds(left[0], right[0], right[1]):
+            return True
+    return False
+
+
+def _value(side: str, *, is_left: bool, is_first: bool) -> tuple[Fraction, str] | None:
+    """Return the exact value of the numeric expression at the inner end of a side, with its text; None when there is
+    none.
+
+    is_first: the side is the first (or last) of its chain, so words may stand on its outer end.
+    """
+    match = _SIDE_END.search(side.rstrip()) if is_left else _SIDE_START.match(side)
+    if match is None:
+        return None
+    expression = match.group(1).strip()
+    outer = side.rstrip()[: match.start(1)] if is_left else side[match.end(1) :]
+    if outer.strip():
+        if not is_first or (is_left and (_BINDING.search(outer) or _CONTINUES.search(outer + "\0" + expression))):
+            return None
+        if not is_left and re.match(r"\s*(?:[%^_*/+\-\\|{(!:]|[A-Za-z](?![A-Za-z])|of\b|times\b|x\b)", outer):
+            return None
+    if not is_left:
+        expression = expression.rstrip(".")
+    try:
+        value = exact(ExpressionParser(expression).parse())
+    except (ParseError, TooLarge, Undefined):
+        return None
+    return None if value is None else (value, expression)
+
+
+def _holds(left: Fraction, right: Fraction, written: str) -> bool:
+    if left == right:
+        return True
+    decimals = re.fullmatch(r"-?\s*\d+(?:\.(\d+))?", written)
+    if decimals is None or left.denominator == 1:
+        return False
+    return abs(left - right) < Fraction(1, 10 ** len(decimals[1] or ""))
