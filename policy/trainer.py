@@ -19,31 +19,25 @@ log-probs. What differs from it, and why:
 from __future__ import annotations
 
 import copy
-import json
-import math
-import os
-import pathlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from accelerate.utils import DistributedType, gather_object, is_peft_model
+from accelerate.utils import is_peft_model
 from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig
 from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
-from common.models import weights_hash
 from common.records import Problem
-from policy.advantages import Advantages, MovingAverage, compute_advantages
+from policy.advantages import MovingAverage, compute_advantages
 from policy.batches import BatchPlan, PlanSampler, derived_seed, generations_needed, sort_windows
 from policy.forward import token_logprobs
-from policy.monitors import BatchFacts, Limits, Monitors
+from policy.monitors import Limits, Monitors
 from policy.objective import PolicyLoss, policy_loss
-from policy.options import PolicySettings, check_arguments, updates_per_generation
+from policy.options import PolicySettings, check_arguments
 from policy.rollouts import (
     Grade,
     Rollout,
@@ -52,21 +46,14 @@ from policy.rollouts import (
     advantage_inputs,
     collect_rollout,
     reasoning_mask,
-    rollout_sums,
     score_rollout,
 )
+from policy.upkeep import NonFiniteUpdates, TrainerUpkeep, last_complete_checkpoint
 
-POLICY_STATE = "policy_state.json"
-_SUMMED = ("num_trained", "num_reasoning", "clipped_sum", "old_kl_sum", "kl_sum", "kl_k1_sum", "entropy_sum")
-_UNSAID = ("reward", "rewards/", "frac_reward", "completions/clipped", "completions/m", "step_time")
-"""TRL's metrics that read the placeholder reward, or the last id as the end: ours are logged instead."""
+__all__ = ["NonFiniteUpdates", "ProcessPPOTrainer", "last_complete_checkpoint"]
 
 
-class NonFiniteUpdates(RuntimeError):
-    """Too many updates in a row had a non-finite loss or gradient."""
-
-
-class ProcessPPOTrainer(GRPOTrainer):
+class ProcessPPOTrainer(TrainerUpkeep):
     """Trains a policy on process and outcome rewards; see the module's docstring and ``policy.advantages``.
 
     Args:
@@ -150,16 +137,6 @@ class ProcessPPOTrainer(GRPOTrainer):
         self.ref_model = self._frozen(reference) if own_reference else self.ref_model
         self.base_model = self._frozen(base_model) if base_model is not None else None
 
-    @property
-    def stopped_by(self) -> str | None:
-        """Why a monitor ended the run, None when none did."""
-        return self.monitors.stopped_by
-
-    @property
-    def generate_every(self) -> int:
-        """Micro-steps between two generation batches."""
-        return self.args.steps_per_generation * self.num_iterations
-
     def _frozen(self, model: PreTrainedModel) -> Any:
         """Prepare a model that only gives log-probs, as TRL prepares its reference."""
         model.requires_grad_(False)
@@ -174,8 +151,6 @@ class ProcessPPOTrainer(GRPOTrainer):
     def _get_train_sampler(self, dataset: Dataset | None = None) -> PlanSampler:
         return PlanSampler(self._plan, generations_needed(self.args), self.num_generations, self.generate_every)
 
-    # ---- generation batch ----
-
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         """TRL's, with a shuffle of its own seed and the windows of new batches sorted by length."""
         started = time.perf_counter()
@@ -183,7 +158,7 @@ class ProcessPPOTrainer(GRPOTrainer):
             self._buffered_inputs = None
             devices = [self.accelerator.device] if self.accelerator.device.type == "cuda" else []
             with torch.random.fork_rng(devices):
-                torch.manual_seed(self._seed(1))
+                torch.manual_seed(derived_seed(self._seed(), self.accelerator.process_index))
                 super()._prepare_inputs(generation_batch)
             self._buffered_inputs = sort_windows(self._buffered_inputs, self.args.gradient_accumulation_steps)
             for batch in self._buffered_inputs:
@@ -192,13 +167,9 @@ class ProcessPPOTrainer(GRPOTrainer):
         self._prepare_seconds = time.perf_counter() - started
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
-    def _seed(self, use: int) -> int:
-        return derived_seed(self.args.seed, self._step // self.generate_every, use, self.accelerator.process_index)
-
-    def _reduce_sum(self, sums: Tensor) -> Tensor:
-        if self.accelerator.num_processes == 1:
-            return sums
-        return self.accelerator.reduce(sums.to(self.accelerator.device), reduction="sum").to(sums.device)
+    def _seed(self) -> int:
+        """Seed of this generation batch; the same on every rank, so ranks together sample what one would."""
+        return derived_seed(self.args.seed, self._step // self.generate_every)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """TRL's batch (sampling, grading, old and reference log-probs), then PRM scores and our advantages."""
@@ -243,43 +214,6 @@ class ProcessPPOTrainer(GRPOTrainer):
         counted = torch.where(output["is_reasoning"], now_BT - base_BT, torch.zeros_like(now_BT)).sum().double()
         sums = self._reduce_sum(torch.stack([counted, output["is_reasoning"].sum().double()]))
         self._log_mean("kl/base", float(sums[0] / sums[1].clamp(min=1)))
-
-    def _log_rollout(self, rollout: Rollout, advantages: Advantages) -> None:
-        """Add the batch's metrics to TRL's, over all ranks, and keep what the monitors need."""
-        sums = rollout_sums(rollout) | {
-            "anchors": float(advantages.num_anchors),
-            "fallbacks": float(advantages.num_fallbacks),
-            "no_step": float(advantages.num_no_step),
-            "groups": float(advantages.num_groups),
-            "equal_groups": float(advantages.num_equal_groups),
-        }
-        names = sorted(sums)
-        total = self._reduce_sum(torch.tensor([sums[name] for name in names], dtype=torch.float64))
-        facts = dict(zip(names, total.tolist(), strict=True))
-        paths, counted = max(facts["paths"], 1), max(facts["counted"], 1)
-        self._facts = {
-            "reward/outcome": facts["outcome"] / counted,
-            "reward/penalty": facts["penalty"] / counted,
-            "reward/process_share": advantages.process_share,
-            "prm/mean_score": facts["prm_sum"] / max(facts["prm_count"], 1),
-            "rollout/steps": facts["steps"] / paths,
-            "rollout/tokens": facts["tokens"] / paths,
-            "rollout/truncated": facts["truncated"] / paths,
-            "rollout/repeated_ngrams": facts["repeated_ngrams"] / paths,
-            "rollout/equal_groups": facts["equal_groups"] / max(facts["groups"], 1),
-            "rollout/fallbacks": facts["fallbacks"],
-            "rollout/fallback_share": facts["fallbacks"] / paths,
-            "rollout/anchors": facts["anchors"],
-            "rollout/no_step": facts["no_step"],
-        } | {name: value for name, value in facts.items() if name.startswith("verdict/")}
-        self._facts["rollout/unparsed"] = facts["verdict/UNPARSED"] / paths
-        for name, value in self._facts.items():
-            self._log_mean(name, value)
-
-    def _log_mean(self, name: str, value: float) -> None:
-        self._metrics["train"][name].append(value)
-
-    # ---- update ----
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -337,192 +271,6 @@ class ProcessPPOTrainer(GRPOTrainer):
             self._rollout.seconds["update"] = self._rollout.seconds.get("update", 0.0) + update
         return loss
 
-    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        """End of an update's backward passes: skip it when it is not finite, log it, and close the generation batch."""
-        grad_norm = super()._get_grad_norm(model, grad_norm)
-        losses = sum(part.loss.detach() for part in self._parts).double()
-        sums = torch.stack([sum(getattr(part, name) for part in self._parts).double() for name in _SUMMED])
-        is_bad = not (math.isfinite(float(grad_norm)) and math.isfinite(float(losses)))
-        flags = torch.tensor([float(is_bad)], dtype=torch.float64, device=sums.device)
-        *sums, num_bad = self._reduce_sum(torch.cat([sums, flags])).tolist()
-        ratio_error = max(float(part.max_ratio_error) for part in self._parts)
-        self._parts = []
-        if num_bad:
-            self._skip_update(model)
-        else:
-            self.skipped_in_a_row = 0
-            self._log_update(dict(zip(_SUMMED, sums, strict=True)), ratio_error)
-        self._log_mean("update/skipped", self.skipped_updates)
-        if self._step % self.generate_every == 0:
-            self._finish_generation()
-        return grad_norm
-
-    def _skip_update(self, model: Any) -> None:
-        """Drop all gradients: an optimiser leaves parameters without a gradient, and their moments, as they are."""
-        self.skipped_updates += 1
-        self.skipped_in_a_row += 1
-        if self.accelerator.distributed_type == DistributedType.DEEPSPEED:
-            raise NonFiniteUpdates(
-                "non-finite loss or gradient; DeepSpeed has already applied it, so the run stops here"
-            )
-        model.zero_grad(set_to_none=True)
-        if self.skipped_in_a_row >= self.settings.max_skipped:
-            raise NonFiniteUpdates(
-                f"{self.skipped_in_a_row} updates in a row had a non-finite loss or gradient; the weights are those "
-                "before them: lower the learning rate, or look at the last batch"
-            )
-
-    def _log_update(self, sums: dict[str, float], ratio_error: float) -> None:
-        trained, reasoning = max(sums["num_trained"], 1), max(sums["num_reasoning"], 1)
-        self._log_mean("entropy", sums["entropy_sum"] / trained)
-        self._log_mean("update/clip_fraction", sums["clipped_sum"] / trained)
-        self._log_mean("update/kl_to_old", sums["old_kl_sum"] / trained)
-        self._log_mean("update/max_ratio_error", ratio_error)
-        if self.beta != 0:
-            kl = sums["kl_sum"] / reasoning
-            self._kls.append(kl)
-            self._log_mean("kl/reference", kl)
-            self._log_mean("kl/reference_k1", sums["kl_k1_sum"] / reasoning)
-            self._log_mean("kl/coef", self.monitors.kl_coef)
-
-    def _finish_generation(self) -> None:
-        """Give the batch to the monitors, log the seconds of its parts, and stop the run when a rule says so."""
-        kl = sum(self._kls) / len(self._kls) if self._kls else 0.0
-        self._kls = []
-        facts = self._facts
-        notes = self.monitors.observe_batch(
-            BatchFacts(
-                kl=kl,
-                repeated_ngrams=facts["rollout/repeated_ngrams"],
-                mean_steps=facts["rollout/steps"],
-                fallback_share=facts["rollout/fallback_share"],
-                truncated_share=facts["rollout/truncated"],
-                unparsed_share=facts["rollout/unparsed"],
-                reward_mean=facts["reward/outcome"],
-                equal_group_share=facts["rollout/equal_groups"],
-            )
-        )
-        for note in notes:
-            self._say(note)
-        for part, seconds in self._rollout.seconds.items():
-            self._log_mean(f"seconds/{part}", seconds)
-        self._stop_if_told()
-
-    def _stop_if_told(self) -> None:
-        if self.monitors.stopped_by is None:
-            return
-        self.control.should_training_stop = True
-        self.control.should_evaluate |= self.args.eval_strategy != "no" and not self._is_evaluating
-        self.control.should_save |= self.args.save_strategy != "no"
-        self._say(f"stopped by: {self.monitors.stopped_by}")
-
-    _is_evaluating = False
-
-    def _say(self, line: str) -> None:
-        if self.accelerator.is_main_process:
-            print(f"update {self.state.global_step}: {line}", flush=True)
-
-    # ---- evaluation, logs, checkpoints ----
-
-    def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> dict:
-        """Call ``evaluate_policy`` with a forked random state; see the class."""
-        was_training = self.model.training
-        self._is_evaluating = True
-        self.model.eval()
-        devices = [self.accelerator.device] if self.accelerator.device.type == "cuda" else []
-        with torch.random.fork_rng(devices), torch.no_grad():
-            found = self.evaluate_policy(self.accelerator.unwrap_model(self.model))
-        metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
-        self.log(dict(metrics))
-        self.model.train(was_training)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        self.monitors.observe_evaluation(found["accuracy"])
-        self._stop_if_told()
-        self._is_evaluating = False
-        return metrics
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        metrics = self._metrics["train" if self.model.training else "eval"]
-        for name in [name for name in metrics if name.startswith(_UNSAID)]:
-            del metrics[name]
-        super().log(logs, start_time)
-
-    def _send_telemetry(self) -> None:
-        """Nothing leaves the machine."""
-
-    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """No model card beside checkpoints."""
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Save what TRL does not: micro-step, baseline, monitors, counters. Only where a generation batch ends.
-
-        Raises:
-            RuntimeError: inside a generation batch, whose paths and old log-probs a checkpoint would lose.
-        """
-        if self._step % self.generate_every != 0:
-            raise RuntimeError(
-                f"a checkpoint at update {self.state.global_step} would cut a generation batch; save at a multiple of "
-                f"{updates_per_generation(self.args)} updates"
-            )
-        known = sorted(set().union(*gather_object([list(self.known_theorems)])))
-        if self.args.should_save:
-            folder = pathlib.Path(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
-            folder.mkdir(parents=True, exist_ok=True)
-            state = {
-                "step": self._step,
-                "moving_average": self.moving_average.state_dict(),
-                "monitors": self.monitors.state_dict(),
-                "known_theorems": known,
-                "skipped_updates": self.skipped_updates,
-                "skipped_in_a_row": self.skipped_in_a_row,
-                "reference_hash": self._hash_of_reference(),
-            }
-            (folder / POLICY_STATE).write_text(json.dumps(state))
-        super()._save_checkpoint(model, trial)
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Restore what ``_save_checkpoint`` saved.
-
-        Raises:
-            ValueError: a checkpoint without optimiser or policy state, or of a run with another reference.
-        """
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is None:
-            return
-        has_optimizer = self.is_deepspeed_enabled or self.is_fsdp_enabled
-        for name in (POLICY_STATE,) if has_optimizer else (POLICY_STATE, "optimizer.pt"):
-            if not os.path.isfile(os.path.join(checkpoint, name)):
-                raise ValueError(f"{checkpoint}: no {name}; this checkpoint cannot be resumed")
-        state = json.loads(pathlib.Path(checkpoint, POLICY_STATE).read_text())
-        if state["reference_hash"] != self._hash_of_reference():
-            raise ValueError(f"{checkpoint}: the reference model is not the one this run started with")
-        self._step = state["step"]
-        self.moving_average = MovingAverage.from_state_dict(state["moving_average"])
-        self.monitors.load_state_dict(state["monitors"])
-        self.known_theorems = set(state["known_theorems"])
-        self.skipped_updates, self.skipped_in_a_row = state["skipped_updates"], state["skipped_in_a_row"]
-
-    def _hash_of_reference(self) -> str | None:
-        if self._reference_hash is None and self.ref_model is not None and not self.is_deepspeed_enabled:
-            self._reference_hash = weights_hash(self.accelerator.unwrap_model(self.ref_model))
-        return self._reference_hash
-
-
-def last_complete_checkpoint(folder: str | os.PathLike[str]) -> str | None:
-    """Return the newest checkpoint in a folder that was written to its end, None without any.
-
-    ``trainer_state.json`` is the last file of a checkpoint; a process killed before it leaves an unusable folder.
-    """
-    found = []
-    for path in pathlib.Path(folder).glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
-        try:
-            json.loads((path / "trainer_state.json").read_text())
-            json.loads((path / POLICY_STATE).read_text())
-        except (OSError, ValueError):
-            continue
-        found.append((int(path.name.rsplit("-", 1)[1]), str(path)))
-    return max(found)[1] if found else None
-
 
 def _placeholder_reward(completions: list[Any], **_: Any) -> list[float]:
     """TRL wants a reward; ours need steps and scores and are computed after its batch."""
@@ -542,7 +290,7 @@ def _sample_rollout(prompts: list[str], trainer: ProcessPPOTrainer) -> dict[str,
         num_paths=trainer.num_generations,
         temperature=trainer.temperature,
         max_new_tokens=trainer.max_completion_length,
-        seed=trainer._seed(0),
+        seed=trainer._seed(),
         run_seed=trainer.args.seed,
         generation=trainer._step // trainer.generate_every,
         known_theorems=trainer.known_theorems,

@@ -1,0 +1,310 @@
+"""The part of the trainer around the algorithm: skipped updates, metrics, monitors, evaluation, checkpoints.
+
+What TRL loses when a run is resumed, and what is done about it: the micro-step counter ``_step`` (saved here), the
+generation batch in the buffer with its old log-probs (a checkpoint is only written where a batch ends), the generator
+of its sampler (the plan is a function of the batch index), the reference model, which would become the checkpoint (kept
+from the start of the round, its hash compared), and everything of ours: baseline, monitors with kl_coef, counters.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from accelerate.utils import DistributedType, gather_object
+from torch import Tensor
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from trl import GRPOTrainer
+
+from common.models import weights_hash
+from policy.advantages import Advantages, MovingAverage
+from policy.monitors import BatchFacts, Monitors
+from policy.objective import PolicyLoss
+from policy.options import PolicySettings, updates_per_generation
+from policy.rollouts import Rollout, rollout_sums
+
+POLICY_STATE = "policy_state.json"
+_SUMMED = ("num_trained", "num_reasoning", "clipped_sum", "old_kl_sum", "kl_sum", "kl_k1_sum", "entropy_sum")
+_UNSAID = ("reward", "rewards/", "frac_reward", "completions/clipped", "completions/m", "step_time")
+"""TRL's metrics that read the placeholder reward, or the last id as the end: ours are logged instead."""
+
+
+class NonFiniteUpdates(RuntimeError):
+    """Too many updates in a row had a non-finite loss or gradient."""
+
+
+class TrainerUpkeep(GRPOTrainer):
+    """Base of ``policy.trainer.ProcessPPOTrainer``, which fills these attributes.
+
+    Attributes:
+        settings, monitors, moving_average, known_theorems: state of the run; checkpoints hold all but ``settings``.
+        evaluate_policy: returns metrics with ``accuracy``.
+        skipped_updates, skipped_in_a_row: updates dropped because of a non-finite loss or gradient.
+    """
+
+    settings: PolicySettings
+    monitors: Monitors
+    moving_average: MovingAverage
+    known_theorems: set[str]
+    evaluate_policy: Callable[[Any], dict[str, float]] | None
+    skipped_updates: int
+    skipped_in_a_row: int
+    _rollout: Rollout | None
+    _facts: dict[str, float]
+    _kls: list[float]
+    _parts: list[PolicyLoss]
+    _reference_hash: str | None
+
+    @property
+    def stopped_by(self) -> str | None:
+        """Why a monitor ended the run, None when none did."""
+        return self.monitors.stopped_by
+
+    @property
+    def generate_every(self) -> int:
+        """Micro-steps between two generation batches."""
+        return self.args.steps_per_generation * self.num_iterations
+
+    def _reduce_sum(self, sums: Tensor) -> Tensor:
+        if self.accelerator.num_processes == 1:
+            return sums
+        return self.accelerator.reduce(sums.to(self.accelerator.device), reduction="sum").to(sums.device)
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        """End of an update's backward passes: skip it when it is not finite, log it, and close the generation batch."""
+        grad_norm = super()._get_grad_norm(model, grad_norm)
+        losses = sum(part.loss.detach() for part in self._parts).double()
+        sums = torch.stack([sum(getattr(part, name) for part in self._parts).double() for name in _SUMMED])
+        is_bad = not (math.isfinite(float(grad_norm)) and math.isfinite(float(losses)))
+        flags = torch.tensor([float(is_bad)], dtype=torch.float64, device=sums.device)
+        *sums, num_bad = self._reduce_sum(torch.cat([sums, flags])).tolist()
+        ratio_error = max(float(part.max_ratio_error) for part in self._parts)
+        self._parts = []
+        if num_bad:
+            self._skip_update(model)
+        else:
+            self.skipped_in_a_row = 0
+            self._log_update(dict(zip(_SUMMED, sums, strict=True)), ratio_error)
+        self._log_mean("update/skipped", self.skipped_updates)
+        if self._step % self.generate_every == 0:
+            self._finish_generation()
+        return grad_norm
+
+    def _skip_update(self, model: Any) -> None:
+        """Drop all gradients: an optimiser leaves parameters without a gradient, and their moments, as they are."""
+        self.skipped_updates += 1
+        self.skipped_in_a_row += 1
+        if self.accelerator.distributed_type == DistributedType.DEEPSPEED:
+            raise NonFiniteUpdates(
+                "non-finite loss or gradient; DeepSpeed has already applied it, so the run stops here"
+            )
+        model.zero_grad(set_to_none=True)
+        if self.skipped_in_a_row >= self.settings.max_skipped:
+            raise NonFiniteUpdates(
+                f"{self.skipped_in_a_row} updates in a row had a non-finite loss or gradient; the weights are those "
+                "before them: lower the learning rate, or look at the last batch"
+            )
+
+    def _log_update(self, sums: dict[str, float], ratio_error: float) -> None:
+        trained, reasoning = max(sums["num_trained"], 1), max(sums["num_reasoning"], 1)
+        self._log_mean("entropy", sums["entropy_sum"] / trained)
+        self._log_mean("update/clip_fraction", sums["clipped_sum"] / trained)
+        self._log_mean("update/kl_to_old", sums["old_kl_sum"] / trained)
+        self._log_mean("update/max_ratio_error", ratio_error)
+        if self.beta != 0:
+            kl = sums["kl_sum"] / reasoning
+            self._kls.append(kl)
+            self._log_mean("kl/reference", kl)
+            self._log_mean("kl/reference_k1", sums["kl_k1_sum"] / reasoning)
+            self._log_mean("kl/coef", self.monitors.kl_coef)
+
+    def _finish_generation(self) -> None:
+        """Give the batch to the monitors, log the seconds of its parts, and stop the run when a rule says so."""
+        kl = sum(self._kls) / len(self._kls) if self._kls else 0.0
+        self._kls = []
+        facts = self._facts
+        notes = self.monitors.observe_batch(
+            BatchFacts(
+                kl=kl,
+                repeated_ngrams=facts["rollout/repeated_ngrams"],
+                mean_steps=facts["rollout/steps"],
+                fallback_share=facts["rollout/fallback_share"],
+                truncated_share=facts["rollout/truncated"],
+                unparsed_share=facts["rollout/unparsed"],
+                reward_mean=facts["reward/outcome"],
+                equal_group_share=facts["rollout/equal_groups"],
+            )
+        )
+        for note in notes:
+            self._say(note)
+        for part, seconds in self._rollout.seconds.items():
+            self._log_mean(f"seconds/{part}", seconds)
+        self._stop_if_told()
+
+    def _stop_if_told(self) -> None:
+        if self.monitors.stopped_by is None:
+            return
+        self.control.should_training_stop = True
+        self.control.should_evaluate |= self.args.eval_strategy != "no" and not self._is_evaluating
+        self.control.should_save |= self.args.save_strategy != "no"
+        self._say(f"stopped by: {self.monitors.stopped_by}")
+
+    _is_evaluating = False
+
+    def _say(self, line: str) -> None:
+        if self.accelerator.is_main_process:
+            print(f"update {self.state.global_step}: {line}", flush=True)
+
+    def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> dict:
+        """Call ``evaluate_policy`` with a forked random state; see the class."""
+        was_training = self.model.training
+        self._is_evaluating = True
+        self.model.eval()
+        devices = [self.accelerator.device] if self.accelerator.device.type == "cuda" else []
+        with torch.random.fork_rng(devices), torch.no_grad():
+            found = self.evaluate_policy(self.accelerator.unwrap_model(self.model))
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
+        self.log(dict(metrics))
+        self.model.train(was_training)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self.monitors.observe_evaluation(found["accuracy"])
+        self._stop_if_told()
+        self._is_evaluating = False
+        return metrics
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        for name in [name for name in metrics if name.startswith(_UNSAID)]:
+            del metrics[name]
+        super().log(logs, start_time)
+
+    def _send_telemetry(self) -> None:
+        """Nothing leaves the machine."""
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """No model card beside checkpoints."""
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
+        """TRL's; a run that a monitor had stopped before its last checkpoint loads it and trains no further."""
+        if isinstance(resume_from_checkpoint, str | os.PathLike):
+            state = _policy_state(resume_from_checkpoint)
+            if state["monitors"]["stopped_by"]:
+                self.args.max_steps = state["update"]
+        return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Save what TRL does not: micro-step, baseline, monitors, counters. Only where a generation batch ends.
+
+        Raises:
+            RuntimeError: inside a generation batch, whose paths and old log-probs a checkpoint would lose.
+        """
+        if self._step % self.generate_every != 0:
+            raise RuntimeError(
+                f"a checkpoint at update {self.state.global_step} would cut a generation batch; save at a multiple of "
+                f"{updates_per_generation(self.args)} updates"
+            )
+        known = sorted(set().union(*gather_object([list(self.known_theorems)])))
+        if self.args.should_save:
+            folder = pathlib.Path(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
+            folder.mkdir(parents=True, exist_ok=True)
+            state = {
+                "step": self._step,
+                "update": self.state.global_step,
+                "moving_average": self.moving_average.state_dict(),
+                "monitors": self.monitors.state_dict(),
+                "known_theorems": known,
+                "skipped_updates": self.skipped_updates,
+                "skipped_in_a_row": self.skipped_in_a_row,
+                "reference_hash": self._hash_of_reference(),
+            }
+            (folder / POLICY_STATE).write_text(json.dumps(state))
+        super()._save_checkpoint(model, trial)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Restore what ``_save_checkpoint`` saved.
+
+        Raises:
+            ValueError: a checkpoint without optimiser or policy state, or of a run with another reference.
+        """
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None:
+            return
+        has_own_files = self.is_deepspeed_enabled or self.is_fsdp_enabled
+        if not has_own_files and not os.path.isfile(os.path.join(checkpoint, "optimizer.pt")):
+            raise ValueError(f"{checkpoint}: no optimizer.pt; this checkpoint cannot be resumed")
+        state = _policy_state(checkpoint)
+        if state["reference_hash"] != self._hash_of_reference():
+            raise ValueError(f"{checkpoint}: the reference model is not the one this run started with")
+        self._step = state["step"]
+        self.moving_average = MovingAverage.from_state_dict(state["moving_average"])
+        self.monitors.load_state_dict(state["monitors"])
+        self.known_theorems = set(state["known_theorems"])
+        self.skipped_updates, self.skipped_in_a_row = state["skipped_updates"], state["skipped_in_a_row"]
+
+    def _hash_of_reference(self) -> str | None:
+        if self._reference_hash is None and self.ref_model is not None and not self.is_deepspeed_enabled:
+            self._reference_hash = weights_hash(self.accelerator.unwrap_model(self.ref_model))
+        return self._reference_hash
+
+    def _log_rollout(self, rollout: Rollout, advantages: Advantages) -> None:
+        """Add the batch's metrics to TRL's, over all ranks, and keep what the monitors need."""
+        sums = rollout_sums(rollout) | {
+            "anchors": float(advantages.num_anchors),
+            "fallbacks": float(advantages.num_fallbacks),
+            "no_step": float(advantages.num_no_step),
+            "groups": float(advantages.num_groups),
+            "equal_groups": float(advantages.num_equal_groups),
+        }
+        names = sorted(sums)
+        total = self._reduce_sum(torch.tensor([sums[name] for name in names], dtype=torch.float64))
+        facts = dict(zip(names, total.tolist(), strict=True))
+        paths, counted = max(facts["paths"], 1), max(facts["counted"], 1)
+        self._facts = {
+            "reward/outcome": facts["outcome"] / counted,
+            "reward/penalty": facts["penalty"] / counted,
+            "reward/process_share": advantages.process_share,
+            "prm/mean_score": facts["prm_sum"] / max(facts["prm_count"], 1),
+            "rollout/steps": facts["steps"] / paths,
+            "rollout/tokens": facts["tokens"] / paths,
+            "rollout/truncated": facts["truncated"] / paths,
+            "rollout/repeated_ngrams": facts["repeated_ngrams"] / paths,
+            "rollout/equal_groups": facts["equal_groups"] / max(facts["groups"], 1),
+            "rollout/fallbacks": facts["fallbacks"],
+            "rollout/fallback_share": facts["fallbacks"] / paths,
+            "rollout/anchors": facts["anchors"],
+            "rollout/no_step": facts["no_step"],
+        } | {name: value for name, value in facts.items() if name.startswith("verdict/")}
+        self._facts["rollout/unparsed"] = facts["verdict/UNPARSED"] / paths
+        for name, value in self._facts.items():
+            self._log_mean(name, value)
+
+    def _log_mean(self, name: str, value: float) -> None:
+        self._metrics["train"][name].append(value)
+
+
+def _policy_state(checkpoint: str | os.PathLike[str]) -> dict[str, Any]:
+    path = pathlib.Path(checkpoint, POLICY_STATE)
+    if not path.is_file():
+        raise ValueError(f"{checkpoint}: no {POLICY_STATE}; this checkpoint cannot be resumed")
+    return json.loads(path.read_text())
+
+
+def last_complete_checkpoint(folder: str | os.PathLike[str]) -> str | None:
+    """Return the newest checkpoint in a folder that was written to its end, None without any.
+
+    ``trainer_state.json`` is the last file of a checkpoint; a process killed before it leaves an unusable folder.
+    """
+    found = []
+    for path in pathlib.Path(folder).glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
+        try:
+            json.loads((path / "trainer_state.json").read_text())
+            json.loads((path / POLICY_STATE).read_text())
+        except (OSError, ValueError):
+            continue
+        found.append((int(path.name.rsplit("-", 1)[1]), str(path)))
+    return max(found)[1] if found else None
