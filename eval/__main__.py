@@ -158,7 +158,9 @@ def label_figures(run: Run) -> LabelFigures:
     """Quality of the labels of this round, as the label stage measured it."""
     path = run.require("label").file("metrics.json")
     quality = json.loads(path.read_text(encoding="utf-8")).get("quality")
-    return LabelFigures(**quality) if quality else LabelFigures.absent("no oracle for these problems")
+    if not quality:
+        return LabelFigures.absent("no oracle for these problems")
+    return LabelFigures(**{name: quality[name] for name in LabelFigures.model_fields if name in quality})
 
 
 def ppo_figures(run: Run) -> PPOFigures:

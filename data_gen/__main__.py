@@ -1,0 +1,152 @@
+"""Stage ``data``: measured problems, sampled paths, labelled steps.
+
+    pool of problems -> pass rates -> those solved 20-80 % of the time -> 16 paths each   (1_sample)
+    paths -> step labels from support in correct paths -> summary, quality against the oracle   (2_label)
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+from common.cli import stage_main
+from common.config import Config
+from common.errors import InputError
+from common.models import load_policy, load_tokenizer, locate
+from common.prompts import PromptTemplate
+from common.records import LabelledPath, Path, Problem, Verdict
+from common.runs import Run, read_records, write_atomic, write_rows
+from data_gen.engines import Engine, make_engine
+from data_gen.labels import LabelSettings, label_paths, label_quality
+from data_gen.measure import SampleSettings
+from data_gen.problems import ProblemSource, load_problems
+from data_gen.sample import PoolSettings, make_pool
+from data_gen.synthetic import judge
+
+
+def problems_of(config: Config, split: str, seed: int, count: int) -> list[Problem]:
+    """Problems of one split; validation and test have their own levels and do not depend on seed or round."""
+    data = config.data
+    levels = data.levels if split == "train" or data.test_levels is None else data.test_levels
+    return load_problems(ProblemSource(data.source, levels, data.kinds), split, seed, count)
+
+
+def engine_of(config: Config, model: str, tokenizer: Any) -> Engine:
+    """The sampling engine of the data stage."""
+    if config.data.engine == "vllm":
+        return make_engine("vllm", model, tokenizer)
+    policy = load_policy(model, config.base.dtype)
+    return make_engine("transformers", policy, tokenizer, max_rows=config.data.max_batch_rows)
+
+
+def derived_seed(config: Config, run: Run) -> int:
+    """A seed that differs for every run seed and round."""
+    return zlib.crc32(f"data/{config.seed}/{run.round}".encode())
+
+
+def sample_stage(config: Config, run: Run) -> None:
+    """Write problems_{train,validation,test}.jsonl and paths.jsonl of ``1_sample``."""
+    model = locate(run.start_model(config))
+    stage = run.stage("sample")
+    timer = stage.begin(config)
+    if stage.is_done:
+        print(f"data: {stage.path} is finished")
+        return
+    data, seed = config.data, derived_seed(config, run)
+    for split, count in (("validation", data.validation), ("test", data.test)):
+        rows = problems_of(config, split, 0, count)
+        write_rows(stage.file(f"problems_{split}.jsonl"), (problem.to_row() for problem in rows))
+    tokenizer = load_tokenizer(model)
+    template = PromptTemplate.from_config(config.base)
+    pool = make_pool(
+        engine_of(config, model, tokenizer),
+        problems_of(config, "train", seed, data.pool),
+        tokenizer,
+        lambda problem: template.ids(problem.text, tokenizer),
+        stage.file("chunks"),
+        PoolSettings(data.measure_paths, data.paths, data.pass_low, data.pass_high, data.chunk, seed=seed),
+        SampleSettings(data.temperature, data.max_new_tokens, stop=config.base.stop),
+    )
+    if not pool.problems:
+        raise InputError(
+            f"none of {len(pool.measured)} problems has a pass rate in [{data.pass_low}, {data.pass_high}]; choose"
+            " other problems, other levels or a wider band"
+        )
+    write_rows(stage.file("problems_train.jsonl"), (problem.to_row() for problem in pool.measured))
+    write_rows(stage.file("paths.jsonl"), (path.to_row() for path in pool.paths))
+    rates = [problem.difficulty for problem in pool.measured if problem.difficulty is not None]
+    summary = {
+        "pool": len(pool.measured),
+        "pool_pass_rate": sum(rates) / max(len(rates), 1),
+        "kept": len(pool.problems),
+        "kept_by_topic": dict(pool.kept_by_topic),
+        "paths": len(pool.paths),
+    }
+    write_atomic(stage.file("metrics.json"), json.dumps(summary, indent=1))
+    timer.finish(**summary)
+    print(
+        f"data: kept {len(pool.problems)} of {len(pool.measured)} problems (mean pass rate"
+        f" {summary['pool_pass_rate']:.3f}), {len(pool.paths)} paths, {timer.seconds:.0f} s"
+    )
+
+
+def label_stage(config: Config, run: Run) -> None:
+    """Write the labelled paths of ``2_label``, what was left out, and label quality where there is an oracle."""
+    sampled = run.require("sample")
+    stage = run.stage("label")
+    timer = stage.begin(config)
+    if stage.is_done:
+        print(f"data: {stage.path} is finished")
+        return
+    data = config.data
+    settings = LabelSettings(data.label_rule, data.label_sources, data.min_support, data.after_error)
+    labelled, summary = label_paths(read_records(sampled.file("paths.jsonl"), Path.from_row), settings)
+    if not labelled:
+        raise InputError(f"{stage.path}: no path could be labelled; left out: {dict(summary.left_out)}")
+    write_rows(stage.file("paths.jsonl"), (row.to_row() for row in labelled))
+    quality = None
+    if data.source == "synthetic":
+        problems = read_records(sampled.file("problems_train.jsonl"), Problem.from_row)
+        quality = quality_row(labelled, problems, summary.coverage)
+    row = {"settings": settings.name, "summary": summary.to_row(), "quality": quality}
+    write_atomic(stage.file("metrics.json"), json.dumps(row, indent=1, allow_nan=False))
+    timer.finish(labelled=len(labelled), coverage=summary.coverage)
+    print(f"data: labelled {len(labelled)} of {summary.paths} paths, coverage {summary.coverage:.3f}")
+    if quality:
+        print(
+            f"data: labels against the oracle: first error exact {quality['first_error_exact']:.3f}, negative"
+            f" precision {quality['negative_precision']:.3f}, recall {quality['negative_recall']:.3f}, correct paths"
+            f" that hide a wrong step {quality['hidden_errors']:.3f}"
+        )
+
+
+def quality_row(labelled: Sequence[LabelledPath], problems: Sequence[Problem], coverage: float) -> dict[str, Any]:
+    """Quality of the labels against the exact oracle; paths it cannot judge are left out and counted."""
+    texts = {problem.id: problem.text for problem in problems}
+    truths = [judge(texts[row.path.problem_id], [step.text for step in row.path.steps]) for row in labelled]
+    known = [(row, truth.first_error) for row, truth in zip(labelled, truths, strict=True) if not truth.unknown]
+    found = label_quality([row for row, _ in known], [error for _, error in known])
+    correct = sum(row.path.verdict is Verdict.CORRECT for row, _ in known)
+    return {
+        "first_error_exact": found["first_error_exact"],
+        "negative_precision": found["negative_precision"],
+        "negative_recall": found["negative_recall"],
+        "coverage": coverage,
+        "hidden_errors": found["hidden_wrong_in_correct"],
+        "paths": len(known),
+        "unknown_paths": len(labelled) - len(known),
+        "label_accuracy": found["label_accuracy"],
+        "correct_paths": correct,
+    }
+
+
+def data_stage(config: Config, run: Run) -> None:
+    """Pick problems the model solves 20-80 % of the time, sample their paths, label every step."""
+    sample_stage(config, run)
+    label_stage(config, run)
+
+
+if __name__ == "__main__":
+    raise SystemExit(stage_main("data_gen", data_stage.__doc__ or "", ("base", "data"), data_stage))
