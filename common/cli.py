@@ -1,4 +1,4 @@
-"""The command line that every stage shares: ``python -m <stage> --config … --run … [--round k] [section.key=value …]``."""
+"""The command line of every stage: ``python -m <stage> --config … --run … [--round k] [section.key=value …]``."""
 
 from __future__ import annotations
 
@@ -34,10 +34,13 @@ def parse(name: str, purpose: str, sections: Sequence[str], argv: Sequence[str] 
 
 
 def seed_everything(config: Config) -> None:
-    """Seed Python, NumPy and torch, and set the number of torch threads."""
+    """Seed Python, NumPy and torch, set the number of torch threads, and keep libraries from printing."""
     import numpy as np
     import torch
+    import transformers
 
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     random.seed(config.seed)
     np.random.seed(config.seed)
     torch.manual_seed(config.seed)

@@ -49,7 +49,9 @@ class DataSection(Section):
     validation: int = Field(192, ge=1, description="problems for validation accuracy (stop rules, best checkpoint)")
     test: int = Field(500, ge=1, description="problems of the final evaluation")
     measure_paths: int = Field(8, ge=2, description="paths a problem that measure its pass rate")
-    paths: int = Field(16, ge=2, description="paths a problem that are labelled, measuring ones included (method: 16-32)")
+    paths: int = Field(
+        16, ge=2, description="paths a problem that are labelled, measuring ones included (method: 16-32)"
+    )
     pass_low: float = Field(0.2, ge=0, le=1, description="problems with a lower pass rate are left out (method)")
     pass_high: float = Field(0.8, ge=0, le=1, description="problems with a higher pass rate are left out (method)")
     temperature: float = Field(1.0, gt=0, description="sampling temperature (method: 0.7-1.0)")
@@ -57,7 +59,9 @@ class DataSection(Section):
     engine: Literal["transformers", "vllm"] = Field("transformers", description="sampling engine")
     max_batch_rows: int = Field(512, ge=1, description="paths sampled at once")
     chunk: int = Field(64, ge=1, description="problems between two saves of the sampling stage")
-    label_rule: Literal["forward", "backward"] = Field("forward", description="how the first error is found from support")
+    label_rule: Literal["forward", "backward"] = Field(
+        "forward", description="how the first error is found from support"
+    )
     label_sources: tuple[Literal["frequency", "arithmetic"], ...] = Field(
         ("frequency", "arithmetic"), description="frequency in correct paths; exact check of the equations in a step"
     )
@@ -109,10 +113,18 @@ class PpoSection(Section):
     )
     baseline_momentum: float = Field(0.9, ge=0, lt=1, description="momentum of the moving average, a generation batch")
     normalise_sources: bool = Field(True, description="divide each source by its own standard deviation before mixing")
-    anchor_fraction: float = Field(0.15, ge=0, le=1, description="share of problems on outcome reward alone (method: .1-.2)")
-    truncated: Literal["zero", "no_gradient"] = Field("zero", description="a path cut at the length limit: outcome 0, or out")
-    kl_coef: float = Field(0.02, ge=0, description="weight of the KL to the reference, reasoning tokens (method: .01-.05)")
-    reference: Literal["round", "base"] = Field("round", description="KL reference: start of the round, or the base model")
+    anchor_fraction: float = Field(
+        0.15, ge=0, le=1, description="share of problems on outcome reward alone (method: .1-.2)"
+    )
+    truncated: Literal["zero", "no_gradient"] = Field(
+        "zero", description="a path cut at the length limit: outcome 0, or out"
+    )
+    kl_coef: float = Field(
+        0.02, ge=0, description="weight of the KL to the reference, reasoning tokens (method: .01-.05)"
+    )
+    reference: Literal["round", "base"] = Field(
+        "round", description="KL reference: start of the round, or the base model"
+    )
     kl_high: float = Field(0.2, gt=0, description="KL above this, nats a token, raises kl_coef")
     kl_cap: float = Field(1.0, gt=0, description="KL above this, nats a token, stops the run")
     clip: float = Field(0.2, gt=0, description="PPO clip range of the ratio")
@@ -132,16 +144,21 @@ class PpoSection(Section):
     pass_high: float = Field(1.0, ge=0, le=1, description="problems above this measured pass rate are not used")
     difficulty_bands: int = Field(3, ge=1, description="bands of pass rate; a batch comes from one band, bands rotate")
     penalty_repeat: float = Field(0.5, ge=0, description="outcome penalty times the share of repeated 4-grams; 0: off")
-    penalty_pattern: float = Field(0.0, ge=0, description="outcome penalty when every step has the same pattern; 0: off")
+    penalty_pattern: float = Field(
+        0.0, ge=0, description="outcome penalty when every step has the same pattern; 0: off"
+    )
     penalty_short: float = Field(0.0, ge=0, description="outcome penalty for fewer steps than the floor; 0: off")
     penalty_format: float = Field(0.0, ge=0, description="outcome penalty for a path without parsable answer; 0: off")
-    penalty_theorem: float = Field(0.0, ge=0, description="outcome penalty for theorem names no correct path has; 0: off")
-    step_floor: int = Field(5, ge=0, description="steps wanted, or the problem's typical number if smaller (method)")
+    penalty_theorem: float = Field(
+        0.0, ge=0, description="outcome penalty for theorem names no correct path has; 0: off"
+    )
     eval_every: int = Field(4, ge=1, description="generation batches between evaluations; a checkpoint at each")
     eval_samples: int = Field(1, ge=1, description="sampled paths a validation problem, beside the greedy one")
     patience: int = Field(8, ge=1, description="evaluations without a better validation accuracy that stop the run")
     repeat_limit: float = Field(0.1, ge=0, le=1, description="share of repeated 4-grams that stops the run (method)")
-    steps_floor: float = Field(0.7, ge=0, le=1, description="mean steps below this share of the start, no gain: stop (method)")
+    steps_floor: float = Field(
+        0.7, ge=0, le=1, description="mean steps below this share of the start, no gain: stop (method)"
+    )
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints kept, besides the best")
 
 
@@ -162,8 +179,12 @@ class RoundsSection(Section):
     """Rounds that refit the PRM on the newest policy."""
 
     count: int = Field(1, ge=1, description="rounds in all")
-    keep_paths: float = Field(0.5, ge=0, le=1, description="share of the earlier rounds' labelled paths kept for a refit")
-    f1_tolerance: float = Field(0.0, ge=0, description="a refitted PRM may lose this much held-out F1 and still be taken")
+    keep_paths: float = Field(
+        0.5, ge=0, le=1, description="share of the earlier rounds' labelled paths kept for a refit"
+    )
+    f1_tolerance: float = Field(
+        0.0, ge=0, description="a refitted PRM may lose this much held-out F1 and still be taken"
+    )
 
 
 class Config(Section):

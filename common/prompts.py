@@ -42,6 +42,4 @@ class PromptTemplate:
 
     def ids(self, problem_text: str, tokenizer: Any) -> list[int]:
         """The prompt as token ids; special tokens are the template's own (``chat``) or the tokenizer's (``plain``)."""
-        return list(
-            tokenizer(self.text(problem_text, tokenizer), add_special_tokens=self.kind == "plain")["input_ids"]
-        )
+        return list(tokenizer(self.text(problem_text, tokenizer), add_special_tokens=self.kind == "plain")["input_ids"])

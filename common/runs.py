@@ -1,6 +1,6 @@
 """The run folder: every path is spelled here, and a stage is finished when its ``DONE`` file exists.
 
-    runs/<name>/round-<k>/{1_sample,2_label,3_prm,4_ppo,5_eval}/  config.json code.diff metrics.jsonl <payload> DONE
+runs/<name>/round-<k>/{1_sample,2_label,3_prm,4_ppo,5_eval}/  config.json code.diff metrics.jsonl <payload> DONE
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
-                raise InputError(f"{path}, row {number}: not JSON ({error.msg}), want one JSON object a line") from error
+                raise InputError(
+                    f"{path}, row {number}: not JSON ({error.msg}), want one JSON object a line"
+                ) from error
             if not isinstance(row, dict):
                 raise InputError(f"{path}, row {number}: a {type(row).__name__}, want a JSON object")
             yield row

@@ -1,7 +1,7 @@
 """Stage ``data``: measured problems, sampled paths, labelled steps.
 
-    pool of problems -> pass rates -> those solved 20-80 % of the time -> 16 paths each   (1_sample)
-    paths -> step labels from support in correct paths -> summary, quality against the oracle   (2_label)
+pool of problems -> pass rates -> those solved 20-80 % of the time -> 16 paths each   (1_sample)
+paths -> step labels from support in correct paths -> summary, quality against the oracle   (2_label)
 """
 
 from __future__ import annotations

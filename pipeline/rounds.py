@@ -57,7 +57,17 @@ def run_rounds(
 def rounds_table(root: Path, count: int) -> Table:
     """One row a round: difficulty of the pool, PRM, policy accuracy, KL."""
     table = Table(title=f"{root}: rounds")
-    for column in ("round", "pool pass rate", "PRM F1", "refit", "greedy", "sampled", "majority@8", "PRM best-of-8", "KL"):
+    for column in (
+        "round",
+        "pool pass rate",
+        "PRM F1",
+        "refit",
+        "greedy",
+        "sampled",
+        "majority@8",
+        "PRM best-of-8",
+        "KL",
+    ):
         table.add_column(column, justify="right")
     for index in range(count):
         run = Run(root, index)
@@ -85,7 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pipeline.rounds", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--config", default="configs/tiny.yaml", help="YAML file of the experiment")
     parser.add_argument("--run", default=None, help="run folder; default: runs/<name of the configuration>")
-    parser.add_argument("--launch", default="", help="launcher of prm and ppo, e.g. 'accelerate launch --config_file …'")
+    parser.add_argument(
+        "--launch", default="", help="launcher of prm and ppo, e.g. 'accelerate launch --config_file …'"
+    )
     parser.add_argument("overrides", nargs="*", help="section.key=value; rounds.count=N sets the number of rounds")
     options = parser.parse_args(argv)
     root = Path(options.run) if options.run else Path("runs") / Path(options.config).stem

@@ -1,7 +1,7 @@
 """Stage ``ppo``: from a start model, a frozen PRM and measured problems to a policy.
 
-    problems in the pass-rate band -> ProcessPPOTrainer (engine, grader, PRM, reference)
-      -> validation accuracy, checkpoint and stop rules every ``eval_every`` batches -> best checkpoint saved
+problems in the pass-rate band -> ProcessPPOTrainer (engine, grader, PRM, reference)
+  -> validation accuracy, checkpoint and stop rules every ``eval_every`` batches -> best checkpoint saved
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from trl import GRPOConfig
 from common.config import Config
 from common.errors import InputError
 from common.models import load_policy, load_tokenizer, locate
+from common.progress import StageBar
 from common.prompts import PromptTemplate
 from common.records import Problem, Verdict
 from common.runs import Run, StageFolder, read_records, write_atomic
@@ -87,6 +88,7 @@ def trainer_arguments(config: Config, folder: Path, world_size: int = 1) -> GRPO
         metric_for_best_model="eval_accuracy",
         greater_is_better=True,
         logging_steps=updates,
+        disable_tqdm=True,
         bf16=config.base.dtype == "bfloat16",
         use_cpu=not torch.cuda.is_available(),
         dataloader_pin_memory=torch.cuda.is_available(),
@@ -228,6 +230,10 @@ def validation(
     return measure
 
 
+SHOWN = {"reward/outcome": "right", "kl/reference": "KL", "entropy": "entropy", "rollout/steps": "steps"}
+EVALUATED = {"eval_accuracy": "validation", "eval_greedy": "greedy", "eval_sampled": "sampled", "eval_steps": "steps"}
+
+
 def set_up_tracker(config: Config, stage: StageFolder) -> None:
     """W&B runs offline unless a key is set, and every tracker writes below the stage's folder."""
     if config.report_to == "wandb":
@@ -310,6 +316,7 @@ def train_stage(config: Config, run: Run) -> None:
         is_first_round=run.round == 0,
         callbacks=[log],
     )
+    StageBar.attach(trainer, "ppo", SHOWN, EVALUATED)
     hash_before = scorer.weights_hash() if scorer else None
     checkpoint = last_complete_checkpoint(stage.file("checkpoints"))
     if checkpoint:

@@ -1,7 +1,7 @@
 """Stage ``prm``: fit the process reward model on labelled paths, calibrate it, freeze it.
 
-    labelled paths of this round (and kept ones of earlier rounds)
-      -> inputs -> held-out problems apart -> two-stage fit -> calibration -> taken, or the round before's PRM stays
+labelled paths of this round (and kept ones of earlier rounds)
+  -> inputs -> held-out problems apart -> two-stage fit -> calibration -> taken, or the round before's PRM stays
 """
 
 from __future__ import annotations

@@ -135,7 +135,8 @@ def toy_arguments(folder: str | pathlib.Path, **changes: Any) -> GRPOConfig:
 
 
 def toy_trainer(folder: Any, model: Any = None, arguments: dict[str, Any] | None = None, **changes: Any) -> Any:
-    """A trainer on toys; ``arguments`` change GRPOConfig, ``changes`` the trainer's constructor."""
+    """A trainer on toys; ``arguments`` change GRPOConfig, ``changes`` the constructor; ``trainer_class`` its class."""
+    trainer_class = changes.pop("trainer_class", ProcessPPOTrainer)
     tokenizer = toy_tokenizer()
     parts = {
         "args": toy_arguments(folder, **(arguments or {})),
@@ -146,4 +147,4 @@ def toy_trainer(folder: Any, model: Any = None, arguments: dict[str, Any] | None
         "grade": toy_grade,
         "score": toy_score,
     }
-    return ProcessPPOTrainer(toy_model() if model is None else model, **(parts | changes))
+    return trainer_class(toy_model() if model is None else model, **(parts | changes))

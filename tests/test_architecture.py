@@ -18,7 +18,17 @@ PURE = [
     "policy/advantages.py",
     "policy/objective.py",
 ]
-IMPURE_MODULES = {"common.config", "common.runs", "logging", "tqdm", "pathlib", "os", "sys", "omegaconf", "transformers"}
+IMPURE_MODULES = {
+    "common.config",
+    "common.runs",
+    "logging",
+    "tqdm",
+    "pathlib",
+    "os",
+    "sys",
+    "omegaconf",
+    "transformers",
+}
 CONFIGS = sorted((PROJECT / "configs").glob("*.yaml"))
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from common.config import load_config
 from common.errors import InputError
-from common.runs import Run, read_records, read_rows, write_atomic, write_rows
 from common.records import IGNORED, FinishReason, LabelledPath, Path, Problem, Step, Verdict
+from common.runs import Run, read_records, read_rows, write_atomic, write_rows
 
 
 @pytest.fixture
@@ -18,7 +18,9 @@ def config(tmp_path):
 
 
 def sample_path():
-    return Path("p", "q", "1+1=2\nAnswer: 2", (5, 6, 7), (Step("1+1=2", 0, 5, 0, 2),), "2", Verdict.CORRECT, FinishReason.STOP)
+    return Path(
+        "p", "q", "1+1=2\nAnswer: 2", (5, 6, 7), (Step("1+1=2", 0, 5, 0, 2),), "2", Verdict.CORRECT, FinishReason.STOP
+    )
 
 
 def test_a_stage_is_done_only_after_finish(tmp_path, config):
