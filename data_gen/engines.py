@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from common.records import FinishReason
 from data_gen.kv_cache import compaction, keep_rows, new_cache, repeated
-from data_gen.steps import piece_table
 from data_gen.token_choice import pick_tokens, uniform_noise
+from data_gen.token_spans import piece_table
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,9 +12,14 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+GROWTH = 16
+"""Tokens of room added at a time: rows that lie close together are read faster than rows with much empty room
+between.
+"""
+
 
 class RoomyLayer(CacheLayerMixin):
-    """One layer's keys and values, (B, H, capacity, D) each, of which the first `filled` tokens hold something."""
+    """One layer's keys and values, (B, H, room, D) each, of which the first `filled` tokens hold something."""
 
     is_sliding = False
 
@@ -41,10 +46,20 @@ class RoomyLayer(CacheLayerMixin):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         end = self.filled + key_states.shape[-2]
+        if end > self.keys.shape[-2]:
+            self._grow(min(max(end, self.keys.shape[-2] + GROWTH), self.capacity))
         self.keys[:, :, self.filled : end] = key_states
         self.values[:, :, self.filled : end] = value_states
         self.filled = end
         return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def _grow(self, room: int) -> None:
+        for name in ("keys", "values"):
+            old = getattr(self, name)
+            rows, heads, _, size = old.shape
+            new = old.new_empty(rows, heads, room, size)
+            new[:, :, : self.filled] = old[:, :, : self.filled]
+            setattr(self, name, new)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.filled + query_length, 0
@@ -60,7 +75,7 @@ class RoomyLayer(CacheLayerMixin):
         _, heads, _, size = self.keys.shape
         new = []
         for old in (self.keys, self.values):
-            room = old.new_empty(len(row_of_B), heads, capacity, size)
+            room = old.new_empty(len(row_of_B), heads, min(self.filled + GROWTH, capacity), size)
             room[:, :, : self.filled] = old[row_of_B, :, : self.filled]
             new.append(room)
         return RoomyLayer(capacity, *new, filled=self.filled)

@@ -295,3 +295,9 @@ def label_quality(labelled: Sequence[LabelledPath], oracle_first_errors: Sequenc
         "paths": len(labelled),
         "wrong_paths": wrong,
     }
+
+
+if __name__ == "__main__":
+    from data_gen.rows import label_rows
+
+    raise SystemExit(label_rows())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,13 +17,12 @@ from torch import Tensor
 
 from common.records import FinishReason, Path, Problem, Step, Verdict, content_id
 from data_gen.cutting import CONTROL_TOKENS, cut_spans, trimmed
-from grading.equivalence import grade_batch
+from data_gen.token_spans import decode_text, piece_table, token_char_spans
+from grading.equivalence import grade, grade_batch
 from grading.extract import Extraction, extract
 
 MAX_ANSWER_TOKENS = 64
 """An answer span longer than this (end token included) is not spared the KL term, so boxing early buys no free text."""
-
-REPLACEMENT = "\ufffd"
 
 
 def cut_steps(text: str) -> list[Step]:
@@ -35,138 +33,6 @@ def cut_steps(text: str) -> list[Step]:
 def clean_step(text: str) -> str:
     """Return a step's text for display: line ends as newline, control tokens removed."""
     return CONTROL_TOKENS.sub("", text.replace("\r\n", "\n")).strip()
-
-
-class PieceTable(dict[int, str]):
-    """Text of single tokens within running text, decoded once an id; special tokens are the empty string.
-
-    A SentencePiece tokenizer drops the space in front of the first token it decodes, so each id is decoded behind an
-    anchor.
-    """
-
-    def __init__(self, tokenizer: Any) -> None:
-        super().__init__()
-        self._decode: Callable[[list[int]], str] = _decoder(tokenizer)
-        self._special = frozenset(tokenizer.all_special_ids)
-        self._anchor, self._anchor_text = self._find_anchor(tokenizer)
-
-    def _find_anchor(self, tokenizer: Any) -> tuple[list[int], str]:
-        for token in ("a", "1", "x", "0"):
-            ids = [i for i in tokenizer(token, add_special_tokens=False)["input_ids"] if i not in self._special]
-            if ids and self._decode(ids) == token and self._decode(ids + ids).startswith(token):
-                return ids, token
-        return [], ""
-
-    def chunk(self, token_ids: Sequence[int]) -> str:
-        """Return the text of consecutive tokens within running text."""
-        text = self._decode([*self._anchor, *token_ids])
-        return text[len(self._anchor_text) :] if text.startswith(self._anchor_text) else self._decode(list(token_ids))
-
-    def __missing__(self, token_id: int) -> str:
-        piece = "" if token_id in self._special else self.chunk([token_id])
-        self[token_id] = piece
-        return piece
-
-
-def _decoder(tokenizer: Any) -> Callable[[list[int]], str]:
-    owner = weakref.ref(tokenizer)
-
-    def decode(token_ids: list[int]) -> str:
-        return owner().decode(token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-
-    return decode
-
-
-_TABLES: weakref.WeakKeyDictionary[Any, PieceTable] = weakref.WeakKeyDictionary()
-
-
-def piece_table(tokenizer: Any) -> PieceTable:
-    """Return the tokenizer's table of token texts, kept between calls."""
-    table = _TABLES.get(tokenizer)
-    if table is None:
-        table = _TABLES[tokenizer] = PieceTable(tokenizer)
-    return table
-
-
-def decode_text(token_ids: Sequence[int], tokenizer: Any) -> str:
-    """Return the completion as text, special tokens left out, spaces as they are."""
-    return tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-
-
-def token_char_spans(token_ids: Sequence[int], tokenizer: Any, text: str | None = None) -> list[tuple[int, int]]:
-    """Return for each token the characters of `decode_text(token_ids)` it holds, as (start, end) with end exclusive.
-
-    Exact for every tokenizer: texts of single tokens are laid side by side and compared with the decoded text;
-    tokens that share a character (bytes of one letter) all get it; where that fails, prefixes are decoded. Special
-    tokens have width 0.
-
-    Args:
-        token_ids: sampled ids, T.
-        text: the decoded text, when the caller has it.
-    """
-    text = decode_text(token_ids, tokenizer) if text is None else text
-    table = piece_table(tokenizer)
-    pieces = [table[token] for token in token_ids]
-    if REPLACEMENT in "".join(pieces):
-        widths, overlaps = _byte_widths(token_ids, pieces, table)
-        joined = sum(widths) == len(text) or sum(widths) == len(text) + 1
-    else:
-        widths, overlaps = list(map(len, pieces)), [0] * len(pieces)
-        line = "".join(pieces)
-        joined = line == text or line[1:] == text
-    if not joined:
-        return _prefix_spans(token_ids, tokenizer, text)
-    spans, end = [], len(text) - sum(widths)  # -1 when the decoder drops the first space
-    for width, overlap in zip(widths, overlaps, strict=True):
-        start, end = end, end + width
-        spans.append((max(start, 0), min(max(end + overlap, 0), len(text))))
-    return spans
-
-
-def _byte_widths(token_ids: Sequence[int], pieces: list[str], table: PieceTable) -> tuple[list[int], list[int]]:
-    """Return each token's number of completed characters, and 1 where it also holds part of the next one.
-
-    Only runs of tokens whose own text is broken are decoded again.
-    """
-    widths, overlaps, k = list(map(len, pieces)), [0] * len(pieces), 0
-    while k < len(pieces):
-        stop = k
-        while stop < len(pieces) and REPLACEMENT in pieces[stop]:
-            stop += 1
-        if stop == k:
-            k += 1
-            continue
-        whole, before = table.chunk(token_ids[k:stop]), 0
-        for i in range(k, stop):
-            after = _agreement(table.chunk(token_ids[k : i + 1]), whole) if i + 1 < stop else len(whole)
-            widths[i], overlaps[i] = after - before, int(after < len(whole) and i + 1 < stop)
-            before = after
-        k = stop
-    return widths, overlaps
-
-
-def _agreement(prefix_text: str, text: str) -> int:
-    """Return how many leading characters of `text` the decoded prefix has settled: broken letters at its end do not
-    count.
-    """
-    settled = len(prefix_text)
-    while settled and (prefix_text[settled - 1] == REPLACEMENT or not text.startswith(prefix_text[:settled])):
-        settled -= 1
-    return settled
-
-
-def _prefix_spans(token_ids: Sequence[int], tokenizer: Any, text: str) -> list[tuple[int, int]]:
-    """`token_char_spans` by decoding every prefix: slow, and right for any decoder whose prefixes agree."""
-    special = set(tokenizer.all_special_ids)
-    spans: list[tuple[int, int]] = []
-    before = 0
-    for k, token in enumerate(token_ids):
-        last = k + 1 == len(token_ids)
-        after = len(text) if last else max(before, _agreement(decode_text(token_ids[: k + 1], tokenizer), text))
-        shares = after == before and token not in special
-        spans.append((before, min(after + shares, len(text))))
-        before = after
-    return spans
 
 
 def text_end(text: str, stop: Sequence[str]) -> int:
@@ -245,6 +111,21 @@ def separator_mask(token_ids: Sequence[int] | Tensor, tokenizer: Any) -> Tensor:
     return flags[inverse]
 
 
+def path_from_text(problem: Problem, text: str, index: int) -> Path:
+    """Build a path from a text that comes without token ids: graded and cut, token spans -1, taken as finished."""
+    answer = extract(text)
+    return Path(
+        problem_id=problem.id,
+        path_id=content_id(problem.id, "text", index),
+        text=text,
+        token_ids=(),
+        steps=tuple(reasoning_steps(text, answer)),
+        answer=answer.answer,
+        verdict=grade(answer.answer, problem.answer).verdict,
+        finish_reason=FinishReason.STOP,
+    )
+
+
 def build_path(
     problem: Problem,
     token_ids: Sequence[int],
@@ -309,3 +190,9 @@ def build_paths(
             )
         )
     return paths
+
+
+if __name__ == "__main__":
+    from data_gen.rows import cut_rows
+
+    raise SystemExit(cut_rows())
