@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import copy
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -122,17 +123,19 @@ class ProcessPPOTrainer(TrainerUpkeep):
         if own_reference and reference is None:
             reference = copy.deepcopy(model)
         beta, args.beta = args.beta, 0.0 if own_reference else args.beta
-        super().__init__(
-            model=model,
-            reward_funcs=[_placeholder_reward],
-            args=args,
-            train_dataset=dataset,
-            eval_dataset=dataset.select([0]) if args.eval_strategy != "no" else None,
-            processing_class=processing_class,
-            callbacks=callbacks,
-            optimizers=optimizers,
-            rollout_func=_sample_rollout,
-        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*rollout_func.*experimental")
+            super().__init__(
+                model=model,
+                reward_funcs=[_placeholder_reward],
+                args=args,
+                train_dataset=dataset,
+                eval_dataset=dataset.select([0]) if args.eval_strategy != "no" else None,
+                processing_class=processing_class,
+                callbacks=callbacks,
+                optimizers=optimizers,
+                rollout_func=_sample_rollout,
+            )
         args.beta = self.beta = beta
         self.ref_model = self._frozen(reference) if own_reference else self.ref_model
         self.base_model = self._frozen(base_model) if base_model is not None else None
