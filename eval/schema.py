@@ -28,7 +28,9 @@ Seconds = Annotated[float, Field(ge=0)]
 class Strict(BaseModel):
     """Base of every record in stage 5's files: frozen, no unknown key, no type guessing, finite numbers only."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, ser_json_inf_nan="constants")
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, ser_json_inf_nan="constants"
+    )
 
 
 class Figure(Strict):

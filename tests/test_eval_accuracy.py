@@ -119,6 +119,7 @@ def test_difference_is_policy_minus_base():
     assert diff.majority8.value == 1.0
     assert diff.pass8.value == 0.0
     assert diff.clean_paths.value == pytest.approx(0.5)
+    assert diff.right_steps.value == pytest.approx(0.25)
     assert diff.mean_steps.value == 0.0
     assert diff.by_topic["equation"].value == pytest.approx(0.5)
     assert diff.by_level["11"].value == pytest.approx(0.5)

@@ -136,6 +136,11 @@ def test_truncated_right_answer_is_not_right():
     assert not is_right(path("8"))
 
 
+def test_cut_paths_cast_no_vote():
+    pool = Pool(1.0, [[path("8", cut=True), path("8", cut=True), path("7")]])
+    assert values(accuracy_components(pool, ks=(3,), aggregate="min"))["majority.3"] == 1.0
+
+
 def test_answer_keys_merge_spelling():
     assert plain_answer_key(" X = 7 ") == plain_answer_key("x=7")
     pool = Pool(1.0, [[path("8"), path("7"), path("7.0", verdict=Verdict.CORRECT)]])
@@ -164,14 +169,14 @@ def test_process_by_hand():
     three = ("a", "b", "c")
     pool = Pool(
         1.0,
-        [[path("7", steps=three), path("7", steps=three), path("8", steps=three), path("8", steps=three)]],
-        judgements=[[KnownSteps(None), KnownSteps(2), KnownSteps(0), KnownSteps(1, unknown=True)]],
+        [[path(answer, steps=three) for answer in "77788"]],
+        judgements=[[KnownSteps(None), KnownSteps(2), KnownSteps(None), KnownSteps(0), KnownSteps(1, unknown=True)]],
     )
     found = values(process_components(pool))
-    assert found["clean_paths"] == pytest.approx(1 / 3)
-    assert found["hidden_errors"] == pytest.approx(1 / 2)
-    assert found["right_steps"] == pytest.approx((3 + 2 + 0) / 9)
-    assert found["unknown_share"] == pytest.approx(1 / 4)
+    assert found["clean_paths"] == pytest.approx(2 / 4)
+    assert found["hidden_errors"] == pytest.approx(1 / 3)
+    assert found["right_steps"] == pytest.approx((3 + 2 + 3 + 0) / 12)
+    assert found["unknown_share"] == pytest.approx(1 / 5)
 
 
 def test_no_oracle_no_process_figures():
