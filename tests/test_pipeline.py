@@ -1,0 +1,216 @@
+"""The whole loop on the micro configuration: payloads, reruns, kills, bad input, rounds."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from common.cli import parse, stage_main
+from common.models import load_policy, weights_hash
+from common.records import LabelledPath
+from common.runs import Run, read_records
+from data_gen.__main__ import data_stage
+from eval.__main__ import eval_stage
+from eval.schema import Metrics, read_record
+from pipeline.rounds import rounds_table, stage_command
+from policy.train import train_stage
+from prm.__main__ import fit_stage
+
+PROJECT = Path(__file__).parent.parent
+MICRO = str(PROJECT / "configs" / "micro.yaml")
+SECTIONS = ("base", "data", "prm", "ppo", "eval", "rounds")
+STAGES = {"data": data_stage, "prm": fit_stage, "ppo": train_stage, "eval": eval_stage}
+
+
+def run_stage(stage: str, root: Path, *overrides: str, round_index: int = 0) -> int:
+    argv = ["--config", MICRO, "--run", str(root), "--round", str(round_index), *overrides]
+    return stage_main(stage, "", SECTIONS, STAGES[stage], argv)
+
+
+def command(module: str, root: Path, *overrides: str) -> list[str]:
+    return [sys.executable, "-m", module, "--config", MICRO, "--run", str(root), *overrides]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run of one round; tests read it and do not write in it."""
+    root = tmp_path_factory.mktemp("runs") / "micro"
+    for stage in STAGES:
+        assert run_stage(stage, root) == 0
+    return root
+
+
+def copied(finished: Path, tmp_path: Path, *stages: str) -> Path:
+    """A run folder that holds copies of the named finished stages."""
+    import shutil
+
+    root = tmp_path / "run"
+    for stage in stages:
+        source = Run(finished).stage(stage).path
+        shutil.copytree(source, Run(root).stage(stage).path)
+    return root
+
+
+def test_the_loop_leaves_every_payload(finished):
+    run = Run(finished)
+    metrics = read_record(run.stage("eval").file("metrics.json"), Metrics)
+    for model in (metrics.base, metrics.policy):
+        for name in ("pass1_greedy", "pass1_sampled", "pass1_best_temperature", "majority8", "prm_best8"):
+            figure = getattr(model, name)
+            assert figure.ci95[0] <= figure.value <= figure.ci95[1]
+    assert 0 <= metrics.labels.coverage <= 1
+    assert metrics.prm.brier.value is not None
+    assert (metrics.ppo.fallbacks, metrics.ppo.steps, metrics.ppo.stopped_by) == (0, 16, "max_steps")
+    assert metrics.ppo.kl > 0
+    assert metrics.ppo.prm_unchanged is True
+    assert min(metrics.seconds.model_dump().values()) > 0
+    report = (finished / "report.html").read_text()
+    assert f"{100 * metrics.policy.pass1_sampled.value:.1f}" in report
+    rows = run.stage("ppo").metrics()
+    assert {row["step"] for row in rows if "eval_accuracy" in row} == {0, 8, 16}
+
+
+def test_training_changed_the_policy_and_only_the_policy(finished):
+    before = weights_hash(load_policy("data_gen/base_model"))
+    after = weights_hash(load_policy(str(Run(finished).stage("ppo").file("policy"))))
+    assert before != after
+
+
+def test_labels_follow_the_rules(finished):
+    rows = read_records(Run(finished).stage("label").file("paths.jsonl"), LabelledPath.from_row)
+    wrong = [row for row in rows if row.path.verdict == "WRONG"]
+    assert wrong
+    for row in wrong:
+        assert row.labels == tuple(int(k < row.first_error) for k in range(len(row.labels)))
+
+
+def test_a_finished_stage_is_left_alone(finished, capsys):
+    done = Run(finished).stage("prm").file("DONE")
+    before = done.stat().st_mtime_ns
+    assert run_stage("prm", finished) == 0
+    assert "is finished" in capsys.readouterr().out
+    assert done.stat().st_mtime_ns == before
+
+
+def test_another_configuration_is_refused(finished, capsys):
+    assert run_stage("ppo", finished, "ppo.kl_coef=0.03") == 2
+    error = capsys.readouterr().err
+    assert "ppo.kl_coef = 0.02, now it is 0.03" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("stage", "wanted"), [("prm", "make data"), ("ppo", "make prm"), ("eval", "make ppo")])
+def test_a_missing_stage_is_named_with_its_command(tmp_path, capsys, stage, wanted):
+    assert run_stage(stage, tmp_path / "empty") == 2
+    assert wanted in capsys.readouterr().err
+    assert not (tmp_path / "empty").exists()
+
+
+def test_ppo_refuses_a_prm_below_the_floor(finished, tmp_path, capsys):
+    root = copied(finished, tmp_path, "sample", "label", "prm")
+    done = Run(root).stage("prm").file("DONE")
+    done.write_text(json.dumps(json.loads(done.read_text()) | {"first_error_f1": 0.1}))
+    assert run_stage("ppo", root, "prm.min_first_error_f1=0.4") == 2
+    assert "is below prm.min_first_error_f1 = 0.4" in capsys.readouterr().err
+
+
+def test_bad_problem_file_names_row_and_field(tmp_path, capsys):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"problem": "1+1", "answer": "2", "split": "validation"}\n{"problem": "", "answer": "3"}\n')
+    assert run_stage("data", tmp_path / "run", f"data.source={rows}") == 2
+    assert "rows.jsonl, row 2, field 'problem': ''" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["data_gen", "prm", "policy", "eval"])
+def test_help_explains_every_field_of_the_stage(module):
+    shown = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, cwd=PROJECT)
+    assert shown.returncode == 0
+    assert "data.pass_low = 0.2" in shown.stdout
+    assert "problems with a lower pass rate are left out" in " ".join(shown.stdout.split())
+
+
+def kill_when(path: Path, process: subprocess.Popen, seconds: float = 120) -> None:
+    """SIGKILL the process as soon as ``path`` matches something."""
+    limit = time.monotonic() + seconds
+    while not list(path.parent.glob(path.name)):
+        assert process.poll() is None, "ended before it could be killed"
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def test_killed_sampling_ends_with_the_same_paths(finished, tmp_path):
+    root = tmp_path / "run"
+    process = subprocess.Popen(
+        command("data_gen", root), cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    kill_when(Run(root).stage("sample").file("chunks") / "*" / "000-*.jsonl", process)
+    assert not Run(root).stage("sample").is_done
+    assert run_stage("data", root) == 0
+    for name in ("paths.jsonl", "problems_train.jsonl"):
+        assert (
+            Run(root).stage("sample").file(name).read_bytes() == Run(finished).stage("sample").file(name).read_bytes()
+        )
+
+
+def test_killed_ppo_ends_with_the_same_policy_and_log(finished, tmp_path):
+    root = copied(finished, tmp_path, "sample", "label", "prm")
+    process = subprocess.Popen(
+        command("policy", root),
+        cwd=PROJECT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    kill_when(Run(root).stage("ppo").file("checkpoints") / "checkpoint-8" / "trainer_state.json", process)
+    assert not Run(root).stage("ppo").is_done
+    assert run_stage("ppo", root) == 0
+    straight, resumed = (Run(r).stage("ppo") for r in (finished, root))
+    assert weights_hash(load_policy(str(straight.file("policy")))) == weights_hash(
+        load_policy(str(resumed.file("policy")))
+    )
+
+    def curve(stage):
+        rows = stage.metrics()
+        return [
+            {k: v for k, v in row.items() if not k.startswith("seconds/")} for row in rows if "eval_" not in str(row)
+        ]
+
+    assert curve(straight) == curve(resumed)
+
+
+def test_second_round_starts_from_the_first_policy_and_a_worse_prm_is_rejected(finished, tmp_path, capsys):
+    root = copied(finished, tmp_path, "sample", "label", "prm", "ppo", "eval")
+    assert run_stage("data", root, round_index=1) == 0
+    first, second = (Run(root, k).require("sample").file("problems_train.jsonl").read_text() for k in (0, 1))
+    assert first != second
+    assert run_stage("prm", root, "prm.learning_rate=1.0", "prm.epochs=2", round_index=1) == 0
+    summary = Run(root, 1).require("prm").summary
+    assert summary["accepted"] is False
+    assert "refit rejected" in capsys.readouterr().out
+    kept, used = (Run(root, k).stage("prm").file("prm") / "model.safetensors" for k in (0, 1))
+    assert kept.read_bytes() == used.read_bytes()
+    assert run_stage("ppo", root, "prm.learning_rate=1.0", "prm.epochs=2", "ppo.batches=2", round_index=1) == 0
+    rows = Run(root, 1).stage("ppo").metrics()
+    assert any("kl/base" in row for row in rows)
+    assert run_stage("eval", root, "prm.learning_rate=1.0", "prm.epochs=2", "ppo.batches=2", round_index=1) == 0
+    assert rounds_table(root, 2).row_count == 2
+
+
+def test_stages_that_train_go_through_the_launcher():
+    launch = ["accelerate", "launch"]
+    assert stage_command("ppo", "c.yaml", Run(Path("r"), 1), ["seed=1"], launch) == [
+        *launch, "-m", "policy", "--config", "c.yaml", "--run", "r", "--round", "1", "seed=1",
+    ]  # fmt: skip
+    assert stage_command("data", "c.yaml", Run(Path("r")), [], launch)[0] == sys.executable
+
+
+def test_default_run_folder_is_named_after_the_configuration():
+    _, run = parse("data_gen", "", SECTIONS, ["--config", MICRO])
+    assert run.root == Path("runs/micro")
