@@ -240,7 +240,7 @@ def _case(model: str, title: str, seen: _Seen) -> Case:
         title=title,
         problem_id=problem.id,
         path_id=path.path_id,
-        topic=problem.topic,
+        topic=_cut(problem.topic),
         level=problem.level,
         problem=_cut(problem.text),
         gold=_cut(problem.answer),
@@ -254,6 +254,7 @@ def _case(model: str, title: str, seen: _Seen) -> Case:
 
 
 def _cut(text: str) -> str:
+    text = text.encode("utf-8", "replace").decode("utf-8")  # JSON cannot hold lone surrogates
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 

@@ -128,6 +128,10 @@ def test_long_texts_are_cut_and_bad_scores_are_not_shown():
 
 
 def test_cases_round_trip(tmp_path):
-    cases = Cases(failures=failure_groups(BASE, POLICY), examples=examples(BASE, POLICY, threshold=0.5))
+    asked = [problem(0)]
+    odd = pools("base", [[("8\ud800\x00\n</script>", [0.9, 0.3], BAD)]], asked)
+    found = examples(odd, pools("policy", [[("7", [0.9, 0.9], CLEAN)]], asked, greedy="7"), threshold=0.5)
+    assert found[0].answer == "8?\x00\n</script>"
+    cases = Cases(failures=failure_groups(BASE, POLICY), examples=found)
     write_record(tmp_path / "cases.json", cases)
     assert read_record(tmp_path / "cases.json", Cases) == cases
