@@ -30,7 +30,7 @@ from policy.rollouts import Rollout, rollout_sums
 
 POLICY_STATE = "policy_state.json"
 _SUMMED = ("num_trained", "num_reasoning", "clipped_sum", "old_kl_sum", "kl_sum", "kl_k1_sum", "entropy_sum")
-_UNSAID = ("reward", "rewards/", "frac_reward", "completions/clipped", "completions/m", "step_time")
+_UNSAID = ("rewards/", "reward_std", "frac_reward", "completions/clipped", "completions/m", "step_time")
 """TRL's metrics that read the placeholder reward, or the last id as the end: ours are logged instead."""
 
 
@@ -179,7 +179,7 @@ class TrainerUpkeep(GRPOTrainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         metrics = self._metrics["train" if self.model.training else "eval"]
-        for name in [name for name in metrics if name.startswith(_UNSAID)]:
+        for name in [name for name in metrics if name == "reward" or name.startswith(_UNSAID)]:
             del metrics[name]
         super().log(logs, start_time)
 
