@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval.charts import Chart, Series, line_chart
+from policy.monitors import BatchFacts, Limits, batch_alarms
 
 Row = Mapping[str, Any]
 X_KEYS = ("step", "global_step", "batch", "update")
@@ -39,6 +40,7 @@ MONITORS = (
         ("validation_accuracy", "eval_accuracy", "accuracy"),
         "should rise; the run stops when it stays flat",
     ),
+    Monitor("Validation accuracy, greedy", ("eval_greedy", "validation_greedy"), "should rise"),
     Monitor("Validation accuracy, sampled", ("validation_sampled", "eval_sampled", "sampled_accuracy"), "should rise"),
     Monitor(
         "KL to the reference, nats a token",
@@ -101,16 +103,50 @@ def monitor_charts(rows: Sequence[Row], config: Mapping[str, Any]) -> tuple[list
     return watched, [chart for chart in charts if chart]
 
 
+FACT_KEYS = {
+    "kl": "kl/reference",
+    "repeated_ngrams": "rollout/repeated_ngrams",
+    "mean_steps": "rollout/steps",
+    "fallback_share": "rollout/fallback_share",
+    "truncated_share": "rollout/truncated",
+    "unparsed_share": "rollout/unparsed",
+    "reward_mean": "reward/outcome",
+    "equal_group_share": "rollout/equal_groups",
+}
+"""Field of the monitors' ``BatchFacts`` → key in a log row."""
+
+
 def alarm_list(rows: Sequence[Row]) -> list[tuple[float | None, str]]:
-    """(update, message) of every alarm and stop that the log holds."""
+    """(update, message) of every alarm and stop, in the log's order.
+
+    Alarms come from the rows' ``alarms``; a log without any is put through the monitors' own alarm rules again. A
+    number that was logged as text because it is not finite is an alarm as well.
+    """
+    logged = any(row.get("alarms") for row in rows)
+    replayed = {} if logged else replayed_alarms(rows)
     found: list[tuple[float | None, str]] = []
     for index, row in enumerate(rows):
-        messages = row.get("alarms", row.get("alarm", []))
-        messages = messages if isinstance(messages, list) else [messages]
-        texts = [str(message) for message in messages if message]
+        messages = row.get("alarms") or []
+        texts = [str(text) for text in (messages if isinstance(messages, list) else [messages])]
+        texts += replayed.get(index, [])
+        texts += [f"{key} is {value}" for key, value in row.items() if value in ("nan", "inf", "-inf")]
         if row.get("stopped_by"):
             texts.append(f"stopped: {row['stopped_by']}")
         found += [(_x(row, index), text) for text in texts]
+    return found
+
+
+def replayed_alarms(rows: Sequence[Row], limits: Limits | None = None) -> dict[int, list[str]]:
+    """Row number → alarms that ``policy.monitors`` raises on the rows that hold a generation batch."""
+    batches: list[BatchFacts] = []
+    found: dict[int, list[str]] = {}
+    for index, row in enumerate(rows):
+        facts = {field: row.get(key, 0.0 if field == "kl" else None) for field, key in FACT_KEYS.items()}
+        if all(_is_number(value) for value in facts.values()):
+            batches.append(BatchFacts(**{field: float(value) for field, value in facts.items()}))  # type: ignore[arg-type]
+            alarms = batch_alarms(batches, limits or Limits())
+            if alarms:
+                found[index] = alarms
     return found
 
 

@@ -111,12 +111,27 @@ def _training(data: RoundData) -> dict[str, Any] | None:
     rows = data.logs.get("ppo", [])
     watched, further = monitor_charts(rows, data.config)
     history = data.payload.get("prm", {}).get("history")
-    history = [row for row in history if isinstance(row, dict)] if isinstance(history, list) else []
+    history = _joined([row for row in history if isinstance(row, dict)] if isinstance(history, list) else [])
     fit = monitor_charts(data.logs.get("prm", []) or history, {})
     if not watched and not further and not any(fit):
         return None
+    stopped = data.done.get("ppo", {}).get("stopped_by")
     alarms = [(None if x is None else shown_number(x), text) for x, text in alarm_list(rows)]
+    if stopped and not any(text.startswith("stopped: ") for _, text in alarms):
+        alarms.append((None, f"stopped: {stopped}"))
     return {"index": data.index, "watched": watched, "further": further, "fit": fit[0] + fit[1], "alarms": alarms}
+
+
+def _joined(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The parts of a fit, each of which counts its steps from the start, one after the other."""
+    rows, offset, last, part = [], 0.0, 0.0, None
+    for row in history:
+        if row.get("part") != part:
+            offset, part = last, row.get("part")
+        step = row.get("step")
+        last = offset + step if isinstance(step, int | float) else last
+        rows.append(row | {"step": last})
+    return rows
 
 
 def _slices(metrics: Metrics) -> list[tuple[str, list[tuple[str, int, Figure, Figure, Figure]]]]:

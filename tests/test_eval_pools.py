@@ -9,6 +9,7 @@ from eval_records import path, problem
 
 from common.metrics import majority_vote
 from common.records import Verdict
+from data_gen import measure
 from eval.pools import (
     AGGREGATES,
     Pool,
@@ -134,6 +135,14 @@ def test_truncated_right_answer_is_not_right():
     assert is_right(path("7"))
     assert not is_right(path("7", cut=True))
     assert not is_right(path("8"))
+
+
+def test_right_means_the_same_as_in_the_pass_rate():
+    paths = [path("7", verdict=verdict, cut=cut) for verdict in Verdict for cut in (True, False)]
+    assert [is_right(each) for each in paths] == [measure.is_right(each) for each in paths]
+    assert values(accuracy_components(Pool(1.0, [paths]), ks=(1,), aggregate="min"))["pass1"] == measure.pass_rate(
+        paths
+    )
 
 
 def test_cut_paths_cast_no_vote():

@@ -14,7 +14,7 @@ from common.errors import InputError
 from eval.charts import MAX_POINTS, Series, line_chart, nice_ticks, shown_number
 from eval.failures import Cases, examples, failure_groups
 from eval.monitor_charts import alarm_list, monitor_charts
-from eval.report import MAX_BYTES, build_report, plain_text
+from eval.report import MAX_BYTES, _joined, build_report, plain_text
 from eval.schema import Figure, write_record
 from eval.table import Row, headline_rows, print_table, shown_interval, shown_value
 
@@ -312,3 +312,45 @@ def test_alarms_are_listed_with_their_update():
         (7.0, "PRM scores not finite for 2 % of a batch"),
         (19.0, "stopped: kl cap"),
     ]
+
+
+def batch_row(step, **changes):
+    row = {
+        "step": step,
+        "kl/reference": 0.01,
+        "rollout/repeated_ngrams": 0.0,
+        "rollout/steps": 5.0,
+        "rollout/fallback_share": 0.0,
+        "rollout/truncated": 0.0,
+        "rollout/unparsed": 0.1,
+        "reward/outcome": 0.5,
+        "rollout/equal_groups": 0.2,
+    }
+    return row | changes
+
+
+def test_alarms_that_were_not_logged_are_found_again():
+    rows = [
+        batch_row(0),
+        {"step": 0, "eval_accuracy": 0.5},
+        batch_row(1, **{"rollout/fallback_share": 0.02}),
+        batch_row(2, grad_norm="nan"),
+        *[batch_row(step, **{"reward/outcome": 0.0}) for step in (3, 4, 5)],
+    ]
+    found = alarm_list(rows)
+    assert [step for step, _ in found] == [1.0, 2.0, 5.0]
+    assert found[0][1].startswith("PRM scores not finite for 2.0% of a batch")
+    assert found[1][1] == "grad_norm is nan"
+    assert found[2][1] == "all outcome rewards 0 for 3 batches"
+
+
+def test_parts_of_a_fit_follow_each_other():
+    history = [{"part": "head", "step": 5}, {"part": "head", "step": 10}, {"part": "all", "step": 5}, {"part": "all"}]
+    assert [row["step"] for row in _joined(history)] == [5.0, 10.0, 15.0, 15.0]
+
+
+def test_stop_reason_of_the_stage_is_listed(tmp_path):
+    folder = tmp_path / "run" / "round-0" / "4_ppo"
+    write_json(folder / "DONE", {"seconds": 1.0, "stopped_by": "validation accuracy flat"})
+    (folder / "metrics.jsonl").write_text(json.dumps(batch_row(0)))
+    assert "stopped: validation accuracy flat" in build_report(tmp_path / "run").read_text()
