@@ -166,7 +166,7 @@ def label_figures(run: Run) -> LabelFigures:
 def ppo_figures(run: Run) -> PPOFigures:
     """What the ppo stage said of itself."""
     summary = run.require("ppo").summary
-    return PPOFigures(**{name: summary.get(name) for name in PPOFigures.model_fields})
+    return PPOFigures.model_validate({name: summary.get(name) for name in PPOFigures.model_fields})
 
 
 def stage_seconds(run: Run, timer: StageTimer) -> StageSeconds:

@@ -82,17 +82,17 @@ def fit_stage(config: Config, run: Run) -> None:
     )
     quality = report.quality["calibrated"]
     previous = quality_of(before, held_out, config, pad_id) if before else None
-    accepted = previous is None or quality.first_error.f1 >= previous.first_error.f1 - config.rounds.f1_tolerance
-    if accepted:
+    if before is None or previous is None or is_taken(quality, previous, config.rounds.f1_tolerance):
+        accepted, chosen = True, quality
         save_prm(fitted, stage.file("prm"), report.calibration)
     else:
+        accepted, chosen = False, previous
         shutil.copytree(before, stage.file("prm"), dirs_exist_ok=True)
         save_prm(fitted, stage.file("rejected"), report.calibration)
         print(f"prm: refit rejected, held-out F1 {quality.first_error.f1:.3f} < {previous.first_error.f1:.3f}")
     tokenizer.save_pretrained(stage.file("prm"))
     write_report(stage, report, counts, previous, accepted)
     shutil.rmtree(stage.file("fit"), ignore_errors=True)
-    chosen = quality if accepted else previous
     timer.finish(
         first_error_f1=chosen.first_error.f1,
         brier=chosen.brier,
@@ -105,6 +105,11 @@ def fit_stage(config: Config, run: Run) -> None:
         f"prm: held-out first-error F1 {chosen.first_error.f1:.3f} (wrong {chosen.first_error.accuracy_wrong:.3f},"
         f" right {chosen.first_error.accuracy_right:.3f}), Brier {chosen.brier:.4f}, {timer.seconds:.0f} s"
     )
+
+
+def is_taken(refit: PRMQuality, previous: PRMQuality, tolerance: float) -> bool:
+    """A refitted PRM is taken only if its held-out first-error F1 does not fall by more than ``tolerance``."""
+    return refit.first_error.f1 >= previous.first_error.f1 - tolerance
 
 
 def quality_of(folder: Any, held_out: list[PRMInput], config: Config, pad_id: int) -> PRMQuality:
