@@ -114,7 +114,7 @@ def _byte_widths(token_ids: Sequence[int], pieces: list[str], table: PieceTable)
             continue
         whole, before = table.chunk(token_ids[k:stop]), 0
         for i in range(k, stop):
-            after = _agreement(table.chunk(token_ids[k : i + 1]), whole) if i + 1 < stop else len(whole)
+            after = max(before, _agreement(table.chunk(token_ids[k : i + 1]), whole)) if i + 1 < stop else len(whole)
             widths[i], overlaps[i] = after - before, int(after < len(whole) and i + 1 < stop)
             before = after
         k = stop

@@ -17,7 +17,7 @@ from grading.extract import extract
 from grading.normalise import clean, plain_text
 from grading.parse import Node, ParseError, TooDeep
 from grading.structure import parse_cleaned
-from grading.values import TooLarge, Undefined, clearly_differ, exact
+from grading.values import TooLarge, Undefined, clearly_differ, exact, symbols
 from grading.workers import WORKER, SymbolicTimeout
 
 MAX_TEXT = 20_000
@@ -97,7 +97,7 @@ def _grade_trees(answer: str, gold: str) -> Grade:
         return _decided(choice is not None and choice[1] == plain_text(gold).upper(), "choice")
     try:
         gold_tree = parse_cleaned(gold)
-    except TooDeep:
+    except (TooDeep, RecursionError):
         return Grade(Verdict.NO_GOLD, "gold beyond limits")
     except ParseError:
         if not re.search(r"[A-Za-z]", gold):
@@ -105,7 +105,7 @@ def _grade_trees(answer: str, gold: str) -> Grade:
         return _decided(_same_text(answer, gold), "text")
     try:
         tree = parse_cleaned(answer)
-    except TooDeep:
+    except (TooDeep, RecursionError):
         return Grade(Verdict.TOO_LONG, "beyond limits")
     except ParseError:
         return Grade(Verdict.UNPARSED, "not readable")
@@ -309,7 +309,8 @@ def _equal_values(a: Node, b: Node, hows: list[str]) -> bool:
     if _infinite(a) or _infinite(b):
         hows.append("exact")
         return _infinite(a) == _infinite(b)
-    if clearly_differ(a, b):
+    differ = clearly_differ(a, b)
+    if differ or (differ is None and symbols(a) != symbols(b)):
         hows.append("numeric")
         return False
     hows.append("symbolic")

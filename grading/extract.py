@@ -54,7 +54,7 @@ _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _PROSE = re.compile(
     r"\s+(?:because|since|so|as|which|where|when|for|from|after|by|given)\b|[.!?]\s+(?=[A-Z\\$*])", re.I
 )
-_OPEN_MATH = re.compile(r"(?:\$\$?|\\\(|\\\[|\*\*)?[ \t]*$")
+_OPEN_MATH = re.compile(r"(?:\$\$?|\\\(|\\\[|\*\*)[ \t]*$")
 
 
 def visible_span(text: str) -> tuple[int, int]:

@@ -151,13 +151,8 @@ class ExpressionParser:
         base = self.atom()
         while True:
             if self.peek("^"):
-                mark = self.at
                 self.take("^")
-                exponent = self.exponent()
-                if exponent is None:
-                    self.at = mark
-                    return base
-                base = ("pow", base, exponent)
+                base = ("pow", base, self.exponent())
             elif self.take("!"):
                 base = ("fact", base)
             elif self.take("%"):
@@ -165,13 +160,18 @@ class ExpressionParser:
             else:
                 return base
 
-    def exponent(self) -> Node | None:
+    def exponent(self) -> Node:
         self.space()
-        if self.text.startswith("{", self.at):
-            return self.group()
-        if self.take("-"):
-            return ("neg", self.atom())
-        return self.atom()
+        is_braced = self.text.startswith("{", self.at)
+        is_negative = not is_braced and self.take("-") is not None
+        node = self.group() if is_braced else self.atom()
+        if not is_braced and self.take("^"):  # a^b^c is a^(b^c)
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                raise TooDeep("nested too deeply")
+            node = ("pow", node, self.exponent())
+            self.depth -= 1
+        return ("neg", node) if is_negative else node
 
     def group(self) -> Node:
         r"""Read one TeX argument: {...}, one digit, one letter or one command."""

@@ -75,6 +75,11 @@ def are_proportional(a: Node, b: Node) -> bool:
     return not ratio.free_symbols and ratio.is_finite is not False and ratio != 0
 
 
+def _sign(generator: random.Random, k: int) -> int:
+    """Return 1 at the first three points, -1 at the fourth, either at the others."""
+    return 1 if k < 3 else -1 if k == 3 else generator.choice((1, -1))
+
+
 def _vanishes(expression: Any) -> bool | None:
     """Evaluate at six points to 50 digits: False when it is not 0 at one, True when 0 to 40 digits at all, None if
     unclear.
@@ -83,8 +88,8 @@ def _vanishes(expression: Any) -> bool | None:
     is_complex = expression.has(sympy.I)
     generator = random.Random(20240229)
     zeros = 0
-    for _ in range(6 if names else 1):
-        point = {name: sympy.Rational(generator.randint(150, 400), 113) for name in names}
+    for k in range(6 if names else 1):
+        point = {name: sympy.Rational(generator.randint(150, 400) * _sign(generator, k), 113) for name in names}
         value = expression.xreplace(point).evalf(50, maxn=400)
         if not value.is_number or (not value.is_comparable and value.as_real_imag()[0].is_comparable is False):
             continue

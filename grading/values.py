@@ -166,9 +166,9 @@ def clearly_differ(a: Node, b: Node) -> bool | None:
     """Compare two expressions at six points: True when they differ at one, False when they agree, None if no point
     decides.
 
-    Points depend on the symbols' names only and are positive, so that roots and logarithms are real. Without the
-    imaginary unit
-    in the text, points at which a value is not real say nothing: expressions are compared where both are defined.
+    Points depend on the symbols' names only; at three of them all are positive. Without the imaginary unit in the
+    text, points
+    at which a value is not real say nothing: expressions are compared where both are defined.
     """
     names = sorted(symbols(a) | symbols(b))
     is_complex = "('const', 'i')" in repr((a, b))
@@ -203,4 +203,5 @@ def _scale(a: Node, b: Node, point: Mapping[str, float]) -> float:
 
 def _spot(name: str, k: int) -> float:
     digest = hashlib.blake2b(f"{name} {k}".encode(), digest_size=4).digest()
-    return 0.3 + 3 * int.from_bytes(digest, "big") / 2**32
+    size = 0.3 + 3 * int.from_bytes(digest, "big") / 2**32
+    return -size if k >= 3 and (k == 3 or digest[0] % 2) else size

@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-LIMIT_S = 2.0
+LIMIT_S = 1.5
 """Wall seconds for one question, start of the process not counted."""
 START_LIMIT_S = 60.0
 RECYCLE_AFTER = 2_000

@@ -1,0 +1,329 @@
+"""The answer checker: the collected cases, each rung of the ladder by hand, and the faults of public checkers."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from common.records import Verdict
+from grading.__main__ import main
+from grading.equivalence import grade, grade_batch, grade_completion
+from grading.extract import extract
+from grading.normalise import clean, plain_text, split_unit
+from grading.parse import ExpressionParser, ParseError, TooDeep
+from grading.structure import parse_answer
+from grading.values import TooLarge, Undefined, approximate, clearly_differ, exact, symbols
+from grading.workers import WORKER, SymbolicTimeout, SymbolicWorker
+
+CASES = [json.loads(line) for line in (Path(__file__).parent / "cases/answers.jsonl").open(encoding="utf-8")]
+RIGHT, WRONG, UNPARSED = Verdict.CORRECT, Verdict.WRONG, Verdict.UNPARSED
+DECLINED = {"A318"}
+"""Cases whose answer the checker declines to evaluate (never counted as correct by mistake)."""
+
+
+def parsed(text: str):
+    return ExpressionParser(text).parse()
+
+
+def test_collected_cases_are_as_expected():
+    assert len(CASES) > 170
+    other = {}
+    for case in CASES:
+        got = grade_completion(case["output"], case["gold"]).verdict is RIGHT
+        if got != case["equal"]:
+            other[case["id"]] = case["output"]
+    assert set(other) <= DECLINED, other
+    assert not list(Path.cwd().glob("PWNED*"))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "how"),
+    [
+        ("so \\boxed{5}, no, \\boxed{7}.", "7", "box"),
+        ("\\boxed{\\frac{1}{2}}", "\\frac{1}{2}", "box"),
+        ("<think>\\boxed{3}</think> \\boxed{4}", "4", "box"),
+        ("\\boxed{4} <think> maybe \\boxed{5}", "4", "box"),
+        ("\\boxed{5} then \\boxed{", "5", "box"),
+        ("\\boxed{\\text{a } \\boxed{6}}", "\\text{a } \\boxed{6}", "box"),
+        ("x\n#### 1,234\n", "1,234", "marker"),
+        ("Answer: 12", "12", "phrase"),
+        ("The answer: 5. No, answer: 6", "6", "phrase"),
+        ("**Answer:** 4", "4", "phrase"),
+        ("**Answer:**\n\n4", "4", "phrase"),
+        ("The final answer is $x = 3$.", "x = 3", "phrase"),
+        ("First 6*7.\n42", "42", "line"),
+        ("x = 3", "x = 3", "line"),
+        ("The total is 72 clips.", "72 clips", "statement"),
+        ("3*4=12", None, "none"),
+        ("2n = -12", None, "none"),
+        ("we know 72 clips were there", None, "none"),
+        ("", None, "none"),
+    ],
+)
+def test_extract(text, answer, how):
+    found = extract(text)
+    assert (found.answer, found.how) == (answer, how)
+    assert 0 <= found.start <= found.end <= len(text)
+
+
+def test_answer_span_begins_at_the_box_or_at_the_start_of_the_answer_line():
+    for text, start in (
+        ("a\nAnswer: 5", 2),
+        ("a\nSo x is $\\boxed{5}$.", 10),
+        ("a\nThe answer is $\\boxed{5}$.", 2),
+        ("a\n#### 5", 2),
+        ("a\n42", 2),
+        ("no answer here", 14),
+    ):
+        assert extract(text).start == start, text
+
+
+@pytest.mark.parametrize("tail", [0, 299, 301, 5000])
+def test_l10_a_long_tail_hides_no_answer(tail):
+    assert grade_completion("#### 42\n" + "x" * tail, "42").verdict is RIGHT
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "verdict"),
+    [
+        ("12", "12", RIGHT),
+        ("012", "12", RIGHT),
+        ("-0", "0", RIGHT),
+        ("13", "12", WRONG),
+        ("1,000", "1000", RIGHT),
+        ("3/4", "0.75", RIGHT),
+        ("6/8", "3/4", RIGHT),
+        ("2/3", "0.66", WRONG),
+        ("2 1/2", "5/2", RIGHT),
+        ("n=-6", "-6", RIGHT),
+        ("n=-6", "x=-6", WRONG),
+        ("50%", "0.5", RIGHT),
+        ("1/0", "1/0 ", RIGHT),
+        ("1/0", "5", WRONG),
+        ("(1, 2)", "(2, 1)", WRONG),
+        ("1, 2", "2, 1", RIGHT),
+        ("\\{1, 2, 2\\}", "\\{1, 2\\}", RIGHT),
+        ("1728", "1331 and 1728", WRONG),
+        ("[0, 1)", "0 \\le x < 1", RIGHT),
+        ("x < 3", "(-\\infty, 3)", RIGHT),
+        ("(x+1)^2", "x^2 + 2x + 1", RIGHT),
+        ("(x+1)^2", "x^2 + 2x - 1", WRONG),
+        ("\\sin^2 x + \\cos^2 x", "1", RIGHT),
+        ("2y = x", "x - 2y = 0", RIGHT),
+        ("2y = x", "x + 2y = 0", WRONG),
+        ("\\sqrt{x^2}", "x", WRONG),
+        ("\\text{Monday}", "monday", RIGHT),
+        ("5 cm", "5 m", WRONG),
+        ("5 cm", "0.05 m", RIGHT),
+        ("5 cm", "5", RIGHT),
+        (None, "5", UNPARSED),
+        ("", "5", UNPARSED),
+        ("(3-9", "-6", UNPARSED),
+        ("none", "5", WRONG),
+        ("5", "", Verdict.NO_GOLD),
+        ("", "", Verdict.NO_GOLD),
+        (None, "  ", Verdict.NO_GOLD),
+        ("5", "((", Verdict.NO_GOLD),
+        ("1" * 30_000, "1", Verdict.TOO_LONG),
+        ("(" * 1500 + "1", "1", Verdict.TOO_LONG),
+        ("1000000!", "5", Verdict.TOO_LONG),
+    ],
+)
+def test_verdict(answer, gold, verdict):
+    assert grade(answer, gold).verdict is verdict
+
+
+def test_l06_l07_unusable_gold_is_never_right():
+    for gold in ("", " ", "$$", "{", "##"):
+        for answer in ("", None, "5", gold):
+            assert grade(answer, gold).verdict in (Verdict.NO_GOLD, UNPARSED), (gold, answer)
+
+
+def test_l05_batch_gives_one_verdict_a_row_in_order():
+    texts = ["Answer: 5", "I don't know.", "Answer: 5", "", "Answer: 5"]
+    grades = grade_batch([(extract(text).answer, "5") for text in texts])
+    assert [result.verdict for result in grades] == [RIGHT, UNPARSED, RIGHT, UNPARSED, RIGHT]
+    assert extract("Answer: 137").answer == "137"
+
+
+def test_l11_a_mention_is_no_answer():
+    assert grade_completion("We know 72 clips were mentioned, but I can not finish.", "72").verdict is UNPARSED
+    assert grade_completion("The answer is 1, 2, 3, 4, 5, 6, 7, 8, 9.", "7").verdict is WRONG
+
+
+def test_l12_no_thinking_tags_are_needed():
+    assert all(grade_completion(f"It is $\\boxed{{{k}}}$.", str(k)).verdict is RIGHT for k in range(8))
+
+
+def test_l01_same_verdict_from_a_thread_and_under_fork():
+    pairs = [("\\frac{1}{3}", "\\frac{1}{3}"), ("(a+b)^2", "a^2+2ab+b^2"), ("(a+b)^2", "a^2+b^2")]
+    wanted = [RIGHT, RIGHT, WRONG]
+    got: list[Verdict] = []
+    thread = threading.Thread(target=lambda: got.extend(result.verdict for result in grade_batch(pairs)))
+    thread.start()
+    thread.join(60)
+    assert got == wanted
+    assert [result.verdict for result in grade_batch(pairs)] == wanted
+    child = os.fork()
+    if child == 0:
+        verdict = grade("(c+d)^2", "c^2+2cd+d^2").verdict
+        WORKER.close()
+        os._exit(0 if verdict is RIGHT else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert grade("(e+f)^2", "e^2+2ef+f^2").verdict is RIGHT
+
+
+def test_l02_l04_a_question_without_end_is_killed_and_the_next_one_is_answered():
+    worker = SymbolicWorker()
+    one = ("num", 1, 1)
+    assert worker.ask("are_equal", one, one) is True
+    first = worker._process.pid
+    tower = ("pow", ("num", 3, 1), ("pow", ("num", 9, 1), ("num", 40, 1)))
+    started = time.monotonic()
+    with pytest.raises(SymbolicTimeout):
+        worker.ask("are_equal", tower, one, limit_s=0.5)
+    assert time.monotonic() - started < 3
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+    assert worker.ask("are_equal", one, ("num", 2, 1)) is False
+    assert worker._process.pid != first
+    second = worker._process.pid
+    worker.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(second, 0)
+
+
+def test_l03_a_very_long_completion_takes_no_time():
+    started = time.process_time()
+    for text in (
+        "a = 1. " * 20_000,
+        "{" * 140_000,
+        "\\boxed{" * 20_000,
+        "$" * 140_000,
+        "Answer: " * 17_000,
+        "1" * 140_000,
+    ):
+        assert grade_completion(text, "5").verdict is not RIGHT
+    assert time.process_time() - started < 5
+
+
+def test_l08_a_decision_is_final_when_the_texts_are_equal_but_have_no_value():
+    assert grade_completion("Answer: \\frac{0}{0}", "0").verdict is WRONG
+
+
+def test_l13_code_is_never_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    payloads = [
+        "__import__('os').system('touch PWNED')",
+        "x.__class__.__mod__.__globals__['__builtins__']['open']('PWNED','w')",
+        "exec(\"open('PWNED','w')\")",
+        "2\\pi + __import__('os').system('touch PWNED')",
+        "[[1,2] for _ in [__import__('os').system('touch PWNED')]]",
+    ]
+    for payload in payloads:
+        for gold in ("42", "0", "2\\pi", "\\begin{pmatrix}1&2\\end{pmatrix}"):
+            assert grade_completion(f"\\boxed{{{payload}}}", gold).verdict is not RIGHT
+        assert grade("(x+2)^2", "x^2+2x+4").verdict is WRONG
+        assert grade("41", "42").verdict is WRONG
+    assert not list(tmp_path.iterdir())
+    sources = [path.read_text() for path in (Path(__file__).parent.parent / "grading").glob("*.py")]
+    assert not any(word + "(" in source for source in sources for word in ("sympify", "parse_expr", " eval", "exec"))
+
+
+def test_expressions_are_read_by_precedence():
+    assert exact(parsed("2+3*4")) == 14
+    assert exact(parsed("2-3-4")) == -5
+    assert exact(parsed("-2^2")) == -4
+    assert exact(parsed("2^{-1}")) == Fraction(1, 2)
+    assert exact(parsed("8/2/2")) == 2
+    assert exact(parsed("2(3+4)")) == 14
+    assert exact(parsed("\\frac12")) == Fraction(1, 2)
+    assert exact(parsed("\\frac123")) == Fraction(3, 2)
+    assert exact(parsed("2\\frac{1}{2}")) == Fraction(5, 2)
+    assert exact(parsed("11 5/6")) == Fraction(71, 6)
+    assert exact(parsed("0.1\\overline{6}")) == Fraction(1, 6)
+    assert exact(parsed("\\sqrt{49}")) == 7
+    assert exact(parsed("5!")) == 120
+    assert exact(parsed("3e2")) == 300
+    assert exact(parsed("\\binom{5}{2}")) == 10
+    assert exact(parsed("\\sqrt{2}")) is None
+    assert abs(approximate(parsed("\\sqrt[3]{-8} + e^0 + \\log_2 8"), {}) - 2) < 1e-12
+    assert abs(approximate(parsed("2x^2y"), {"x": 3.0, "y": 2.0}) - 36) < 1e-12
+    assert symbols(parsed("x_1 + \\theta y' + 2")) == {"x_1", "theta", "y'"}
+
+
+@pytest.mark.parametrize("text", ["", "3 5", "4 10/3", "x -", "(1", "1)", "1_0", "2 \\foo", "\\frac{1}", "hello"])
+def test_what_is_no_expression_is_refused(text):
+    with pytest.raises(ParseError):
+        parsed(text)
+
+
+def test_limits_are_errors_of_their_own():
+    with pytest.raises(TooDeep):
+        parsed("(" * 100 + "1" + ")" * 100)
+    with pytest.raises(TooDeep):
+        parsed("-" * 100 + "1")
+    with pytest.raises(TooLarge):
+        exact(parsed("2^{3000000}"))
+    with pytest.raises(TooLarge):
+        exact(parsed("9^9^9"))
+    with pytest.raises(Undefined):
+        exact(parsed("1/(2-2)"))
+
+
+def test_sample_points_tell_expressions_apart():
+    assert clearly_differ(parsed("x^2"), parsed("x^3")) is True
+    assert clearly_differ(parsed("(x+1)^2"), parsed("x^2+2x+1")) is False
+    assert clearly_differ(parsed("\\ln(-1-x)"), parsed("x")) is None
+
+
+def test_spelling():
+    assert clean("\\left( \\dfrac{1}{2} , 3\\right)") == "( \\frac{1}{2} , 3)"
+    assert clean("$1{,}234$.") == "1234"
+    assert clean("(1,234)") == "(1,234)"
+    assert clean("x²") == "x^{2}"
+    assert clean("٤٢") == "42"
+    assert clean("−5") == "-5"
+    assert plain_text("\\text{Monday}.") == "monday"
+    assert split_unit("35 cm") == ("35", ("length", 1, Fraction(1, 100)), False)
+    assert split_unit("25\\text{ cm}^2") == ("25", ("length", 2, Fraction(1, 10_000)), False)
+    assert split_unit("72 clips") == ("72", None, False)
+    assert split_unit("28 percent") == ("28", None, True)
+    assert split_unit("2\\sin x") == ("2\\sin x", None, False)
+
+
+def test_structures():
+    one, two = ("num", 1, 1), ("num", 2, 1)
+    assert parse_answer("1, 2") == ("list", (one, two))
+    assert parse_answer("(1, 2)") == ("tuple", (one, two))
+    assert parse_answer("[1, 2)") == ("interval", one, two, True, False)
+    assert parse_answer("\\{1, 2\\}") == ("set", (one, two))
+    assert parse_answer("x = 1 \\text{ or } x = 2") == ("list", (one, two))
+    assert parse_answer("1:2") == ("ratio", (one, two))
+    assert parse_answer("12:30") == ("text", "clock 12:30")
+    assert parse_answer("52_8") == ("base", "52", 8)
+    assert parse_answer("\\begin{pmatrix}1&2\\end{pmatrix}") == ("matrix", ((one, two),))
+    assert parse_answer("y = 2") == ("named", "y", two)
+    with pytest.raises(ParseError):
+        parse_answer("59_8")
+
+
+def test_command_line(tmp_path, capsys):
+    rows, out = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
+    rows.write_text("".join(json.dumps({"gold": "5", "output": f"Answer: {k}", "k": k}) + "\n" for k in (5, 6)))
+    assert main(["--input", str(rows), "--output", str(out)]) == 0
+    first, second = map(json.loads, out.read_text().splitlines())
+    assert (first["verdict"], first["extracted"], first["how"], first["k"]) == ("CORRECT", "5", "phrase/exact", 5)
+    assert second["verdict"] == "WRONG"
+    assert second["seconds"] < 1
+    rows.write_text(json.dumps({"gold": "5"}) + "\n")
+    out.unlink()
+    assert main(["--input", str(rows), "--output", str(out)]) == 2
+    assert "row 1, field 'output': None, want text" in capsys.readouterr().err
+    assert not out.exists()
