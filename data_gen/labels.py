@@ -237,9 +237,9 @@ def _label(
     path: Path, keys: Sequence[StepKey], supports: Sequence[Support], settings: LabelSettings, *, has_pool: bool
 ) -> LabelledPath | str:
     """Return the labelled path, or the reason why it is left out."""
-    arithmetic_error = next((k for k, key in enumerate(keys) if key.is_false), None)
+    falsehoods = [key.is_false and "arithmetic" in settings.sources for key in keys]
     if path.verdict is Verdict.CORRECT:
-        error = arithmetic_error if "arithmetic" in settings.sources and settings.false_in_correct != "keep" else None
+        error = falsehoods.index(True) if any(falsehoods) and settings.false_in_correct != "keep" else None
         if error is not None and settings.false_in_correct == "drop":
             return "false_equation_in_correct"
     else:
@@ -253,7 +253,7 @@ def _label(
         labels=labels_from_first_error(len(path.steps), error, settings.after_error),
         first_error=error,
         support=tuple(s.count for s in supports),
-        keys=tuple("arithmetic" if key.is_false else s.key for key, s in zip(keys, supports, strict=True)),
+        keys=tuple("arithmetic" if is_false else s.key for is_false, s in zip(falsehoods, supports, strict=True)),
         source=settings.name,
     )
 

@@ -20,7 +20,7 @@ _LATEX = [
     (re.compile(r"\\(?:left|right|[,;!])|[$]|\\[()\[\]]|\{,\}"), ""),
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),
 ]
-_EXPRESSION = r"[-+(]*\s*\d[\d.\s+\-*/()^]*"
+_EXPRESSION = r"(?:[-+(]\s*)*\d[\d.\s+\-*/()^]*"
 _SIDE_END = re.compile(rf"({_EXPRESSION})$")
 _SIDE_START = re.compile(rf"\s*\\?\$?\s*({_EXPRESSION}|-?\s*\d[\d.]*)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:/\d+)?")
