@@ -13,11 +13,10 @@ When no path of the global batch has a usable process signal the whole batch is 
 PRM returns only NaN is the outcome-only run, bit for bit: in both, every path is trained as an anchor.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Callable
+from typing import Any, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -41,12 +40,12 @@ class MovingAverage:
         momentum: weight of the old average, in [0, 1).
     """
 
-    mean_K: Float[Tensor, " slots"]
-    is_set_K: Bool[Tensor, " slots"]
+    mean_K: Float[Tensor, "slots"]
+    is_set_K: Bool[Tensor, "slots"]
     momentum: float = 0.9
 
     @classmethod
-    def create(cls, num_positions: int = 64, momentum: float = 0.9) -> MovingAverage:
+    def create(cls, num_positions: int = 64, momentum: float = 0.9) -> Self:
         """Return an average that has seen nothing, with ``num_positions`` step positions."""
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum must be in [0, 1), got {momentum}")
@@ -57,7 +56,7 @@ class MovingAverage:
         """Return b for this batch: the average BEFORE it, or the batch's own mean for a slot that has seen nothing."""
         return torch.where(self.is_set_K, self.mean_K, batch_mean_K)
 
-    def updated(self, batch_mean_K: Tensor, batch_count_K: Tensor) -> MovingAverage:
+    def updated(self, batch_mean_K: Tensor, batch_count_K: Tensor) -> Self:
         """Return the average after this batch; a slot without data in the batch stays as it is."""
         moved_K = self.momentum * self.mean_K + (1 - self.momentum) * batch_mean_K
         moved_K = torch.where(self.is_set_K, moved_K, batch_mean_K)
@@ -66,12 +65,12 @@ class MovingAverage:
             self, mean_K=torch.where(has_data_K, moved_K, self.mean_K), is_set_K=self.is_set_K | has_data_K
         )
 
-    def state_dict(self) -> dict[str, list]:
+    def state_dict(self) -> dict[str, Any]:
         """Return plain lists that ``from_state_dict`` restores exactly."""
         return {"mean": self.mean_K.tolist(), "is_set": self.is_set_K.tolist(), "momentum": self.momentum}
 
     @classmethod
-    def from_state_dict(cls, state: dict) -> MovingAverage:
+    def from_state_dict(cls, state: dict[str, Any]) -> Self:
         return cls(torch.tensor(state["mean"], dtype=torch.float64), torch.tensor(state["is_set"]), state["momentum"])
 
 
@@ -93,10 +92,10 @@ class AdvantageInputs:
 
     returns_BS: Float[Tensor, "paths steps"]
     is_step_BS: Bool[Tensor, "paths steps"]
-    outcome_B: Float[Tensor, " paths"]
-    is_counted_B: Bool[Tensor, " paths"]
-    is_anchor_B: Bool[Tensor, " paths"]
-    group_B: Int[Tensor, " paths"]
+    outcome_B: Float[Tensor, "paths"]
+    is_counted_B: Bool[Tensor, "paths"]
+    is_anchor_B: Bool[Tensor, "paths"]
+    group_B: Int[Tensor, "paths"]
     step_of_token_BT: Int[Tensor, "paths tokens"]
     is_separator_BT: Bool[Tensor, "paths tokens"]
     is_completion_BT: Bool[Tensor, "paths tokens"]
@@ -133,11 +132,11 @@ def is_anchor(seed: int, problem_id: str, generation: int, fraction: float) -> b
 
 
 def group_advantages(
-    values_N: Float[Tensor, " values"],
-    group_N: Int[Tensor, " values"],
-    is_counted_N: Bool[Tensor, " values"],
+    values_N: Float[Tensor, "values"],
+    group_N: Int[Tensor, "values"],
+    is_counted_N: Bool[Tensor, "values"],
     kind: str,
-) -> Float[Tensor, " values"]:
+) -> Float[Tensor, "values"]:
     """Return advantages inside groups, 0 for values that do not count.
 
     With n, mean, std (n - 1 in the denominator) of the counted values of the value's group:
@@ -242,7 +241,7 @@ def compute_advantages(
 
 
 def count_equal_groups(
-    values_N: Float[Tensor, " values"], group_N: Int[Tensor, " values"], is_counted_N: Bool[Tensor, " values"]
+    values_N: Float[Tensor, "values"], group_N: Int[Tensor, "values"], is_counted_N: Bool[Tensor, "values"]
 ) -> tuple[int, int]:
     """Return how many groups hold a counted value, and in how many of those all counted values are equal."""
     _, index_N = torch.unique(group_N, return_inverse=True)

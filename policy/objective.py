@@ -12,8 +12,6 @@ The expected gradient of sampled k3 is that of KL(pi_ref || pi), not of KL(pi ||
 ``is_kl_corrected`` each k3 is multiplied by rho, which gives the gradient of KL(pi || pi_ref) (see tests, L49).
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import torch

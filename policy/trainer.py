@@ -41,7 +41,6 @@ from policy.objective import PolicyLoss, policy_loss
 from policy.options import PolicySettings, check_arguments
 from policy.rollouts import (
     Grade,
-    Rollout,
     Sampler,
     Score,
     advantage_inputs,
@@ -104,7 +103,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         self.moving_average = MovingAverage.create(settings.max_step_positions, settings.baseline_momentum)
         self.known_theorems: set[str] = set()
         self.skipped_updates = self.skipped_in_a_row = 0
-        self._rollout: Rollout | None = None
+        self._rollout = None
         self._rows: list[int] = []
         self._facts: dict[str, float] = {}
         self._kls: list[float] = []

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -51,10 +50,13 @@ class TrainerUpkeep(GRPOTrainer):
     monitors: Monitors
     moving_average: MovingAverage
     known_theorems: set[str]
-    evaluate_policy: Callable[[Any], dict[str, float]] | None
+    evaluate_policy: Any
+    control: Any
+    ref_model: Any
+    _buffered_inputs: Any
     skipped_updates: int
     skipped_in_a_row: int
-    _rollout: Rollout | None
+    _rollout: Any  # the Rollout of the batch at hand, None before the first
     _facts: dict[str, float]
     _kls: list[float]
     _parts: list[PolicyLoss]

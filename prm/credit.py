@@ -16,8 +16,6 @@ reward r_k, a flow turns rewards into returns G_k:
 All functions are pure. Steps are left-aligned: ``is_step_BS`` is True for the first K entries of a row and False after.
 """
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor

@@ -1,6 +1,7 @@
 """Credit rules against hand-computed numbers and identities."""
 
 import pytest
+import shape_checks  # noqa: F401 (checks shapes in what is imported below)
 import torch
 from torch import tensor
 

@@ -5,6 +5,7 @@ import json
 import math
 
 import pytest
+import shape_checks  # noqa: F401 (checks shapes in what is imported below)
 import torch
 from torch import tensor
 

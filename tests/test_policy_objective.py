@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import shape_checks  # noqa: F401 (checks shapes in what is imported below)
 import torch
 from torch import tensor
 
@@ -141,7 +142,7 @@ def test_L47_kl_estimators_of_a_two_token_policy():
     """Policy (.7, .3), reference (.5, .5): k1 = (0.3365, -0.5108), k3 = (0.0508, 0.1558), both with mean 0.08228."""
     policy, reference = tensor([0.7, 0.3]), tensor([0.5, 0.5])
     k1 = policy.log() - reference.log()
-    k3 = k3_kl(reference.log() - policy.log())
+    k3 = k3_kl((reference.log() - policy.log())[None])[0]
     torch.testing.assert_close(k1, tensor([0.3365, -0.5108]), rtol=0, atol=1e-4)
     torch.testing.assert_close(k3, tensor([0.0508, 0.1558]), rtol=0, atol=1e-4)
     assert (policy * k1).sum().item() == pytest.approx(0.08228, abs=1e-5)
