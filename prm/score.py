@@ -42,29 +42,31 @@ def score_logits(
 
     The model is put in evaluation mode for the call (dropout would make scores random) and back afterwards. Paths
     are sorted by length; a batch holds at most ``max_batch_tokens`` tokens, padding included, and at least one path.
-    A path without a step costs no forward and gets an empty list.
+    Equal paths (about half of 8 samples of a short problem) are scored once. A path without a step costs no forward
+    and gets an empty list.
 
     Args:
         model: a token classifier with one logit; float32 is computed from whatever dtype it has.
         pad_id: any valid id; it changes no score.
     """
-    logits: list[list[float]] = [[] for _ in inputs]
+    unique: dict[_Key, list[float]] = {(one.token_ids, one.step_positions): [] for one in inputs}
     was_training = model.training
     device = next(model.parameters()).device
     model.eval()
     try:
         with torch.inference_mode():
-            for rows in _batches(inputs, max_batch_tokens):
-                batch = collate([inputs[row] for row in rows], pad_id)
+            for keys in _batches(list(unique), max_batch_tokens):
+                batch = collate([PRMInput(*key) for key in keys], pad_id)
                 out = model(
                     input_ids=batch.input_ids_BT.to(device), attention_mask=batch.attention_mask_BT.to(device)
                 ).logits
                 steps_BS = gather_steps(out[..., 0], batch.step_positions_BS.to(device)).float().cpu()
                 steps_BS = torch.where(torch.isfinite(steps_BS), steps_BS, math.nan)
-                for row, values in zip(rows, steps_BS.tolist(), strict=True):
-                    logits[row] = values[: len(inputs[row].step_positions)]
+                for key, values in zip(keys, steps_BS.tolist(), strict=True):
+                    unique[key] = values[: len(key[1])]
     finally:
         model.train(was_training)
+    logits = [list(unique[one.token_ids, one.step_positions]) for one in inputs]
     return logits
 
 
@@ -281,14 +283,15 @@ def calibrate(logits: Sequence[Sequence[float]], inputs: Sequence[PRMInput]) -> 
     return Calibration(temperature, quality.threshold), quality
 
 
-def _batches(inputs: Sequence[PRMInput], max_batch_tokens: int) -> Iterator[list[int]]:
-    """Rows of each batch, longest paths first (an out-of-memory error comes at once), paths without a step left out."""
-    order = sorted(
-        (row for row, one in enumerate(inputs) if one.step_positions), key=lambda row: -len(inputs[row].token_ids)
-    )
+_Key = tuple[tuple[int, ...], tuple[int, ...]]
+"""Token ids and step positions: all that a score depends on."""
+
+
+def _batches(keys: Sequence[_Key], max_batch_tokens: int) -> Iterator[list[_Key]]:
+    """Batches, longest paths first (an out-of-memory error comes at once); paths without a step are left out."""
+    order = sorted((key for key in keys if key[1]), key=lambda key: -len(key[0]))
     start = 0
     while start < len(order):
-        longest = len(inputs[order[start]].token_ids)
-        size = max(1, max_batch_tokens // longest)
+        size = max(1, max_batch_tokens // len(order[start][0]))
         yield order[start : start + size]
         start += size
