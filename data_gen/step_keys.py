@@ -25,8 +25,9 @@ _SIDE_END = re.compile(rf"({_EXPRESSION})$")
 _SIDE_START = re.compile(rf"\s*\\?\$?\s*({_EXPRESSION}|-?\s*\d[\d.]*)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:/\d+)?")
 _BINDING = re.compile(
-    r"(?:\d\s*:|\b(?:of|by|times|than|minus|plus|over|per|from|to|divided|and|[a-z])|[%^_*/+\-\\|}])\s*$", re.I
+    r"(?:\d\s*:|\b(?:of|by|times|than|minus|plus|over|per|from|to|divided|and|mod|[a-z])|[)\]%^_*/+\-\\|}])\s*$", re.I
 )
+_CLAUSE_END = re.compile(r"\n|\$\$?(?!\s?\d)|\\[()\[\]]|\\\\|[;:](?=\s)|\.(?=\s|$)|,(?=\s)")
 _CONTINUES = re.compile(r"[A-Za-z]\0|\0[-+*/^]")
 _PURE = re.compile(r"[\s\dA-Za-z+\-*/().,^=:]*")
 _WORD = re.compile(r"[A-Za-z]{2,}")
@@ -61,7 +62,8 @@ def step_key(text: str) -> StepKey:
     """
     annotations = _ANNOTATION.findall(text)
     plain = _plain(_ANNOTATION.sub("", text)).strip().rstrip(".")
-    is_false = any(_is_false(equation) for equation in (plain, *map(_plain, annotations)))
+    clauses = _CLAUSE_END.split(_ANNOTATION.sub("", text))
+    is_false = any(_is_false(_plain(clause)) for clause in (*clauses, *annotations))
     if "=" in plain and _PURE.fullmatch(plain) and not _WORD.search(plain):
         return StepKey("equation", "=".join(_canonical(side) for side in plain.split("=")), is_false)
     numbers = _NUMBER.findall(plain)

@@ -32,7 +32,7 @@ class Extraction:
 
 _BOX_OR_BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.S)
 _PHRASE = re.compile(
-    r"####(?!#)[ \t]*|"
+    r"####(?!#)[ \t]*|(?:(?<=\n)|\A)[ \t]*A:[ \t]*|"
     r"(?:\b(?:final|correct)\s+)?\b(?:answer|(?<=correct )(?:option|choice))\b(?:\s+(?:choice|to the \w+))?[*_ \t]*"
     r"(?:\s+(?:is|must be|should be|equals)\b|[:=])[*_ \t]*(?:\s*:)?[*_ \t]*",
     re.I,
@@ -48,6 +48,11 @@ _STATEMENT = re.compile(
     rf"\s(?:is|are|was|were|equals?|costs?|totals?)\s+(?P<value>{_VALUE}\s*(?:%|percent)?(?:\s+[A-Za-z]+,?){{0,4}})\s*[.!]?",
     re.I,
 )
+_CONCLUSION = re.compile(r"(?:so|thus|hence|therefore|in total|in conclusion|altogether|finally|overall)\b", re.I)
+_REFUSAL = re.compile(r"\b(?:not|cannot|unable|unsure|maybe|perhaps|either|or)\b|n't\b|\?", re.I)
+_LONE_VALUE = re.compile(rf"(?<![\w.])(?P<value>{_VALUE})(?P<percent>\s*(?:\\?%|percent))?(?![\w]|\.\d)")
+_BOLD_VALUE = re.compile(rf"\*\*(?P<value>{_VALUE}\s*\\?%?)(?:\s+[A-Za-z]+){{0,3}}[.!]?\*\*")
+_STATED_LAST = re.compile(rf"\b(?:is|are|was|were|equals|=)\s+(?P<value>{_VALUE})(?=[^\d]*$)")
 _INLINE_AT_END = re.compile(r"(?:\$(?P<a>[^$\n]+)\$|\\\((?P<b>(?:(?!\\\)).)+)\\\))\s*[.!]?\s*$")
 _BARE = re.compile(r"(?:[A-Za-z]\w?\s*=\s*)?[-+−±\d(\[{\\.$√π∞٠-٩](?:[^=<>]|\\\\)*|[A-Za-z]|\(?[A-J]\)?")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
@@ -121,7 +126,7 @@ def _last_phrase(text: str, start: int, end: int) -> Extraction | None:
         return None
     line_start = text.rfind("\n", 0, last.start()) + 1
     own_line = _LEAD_IN.fullmatch(text, line_start, last.start()) is not None
-    how = "marker" if last.group().startswith("#") else "phrase"
+    how = "marker" if last.group().lstrip()[0] in "#A" and "nswer" not in last.group() else "phrase"
     return Extraction(answer, line_start if own_line else last.start(), line_end, how, own_line)
 
 
@@ -149,7 +154,23 @@ def _final_line(text: str, start: int, end: int) -> Extraction | None:
     inline = _INLINE_AT_END.search(line)
     if inline and not re.search(r"\d", line[: inline.start()]):
         return Extraction((inline["a"] or inline["b"]).strip(), line_start, stripped_end, "statement")
-    statement = _STATEMENT.fullmatch(re.split(r"(?<=[.!?])\s+(?=[A-Z])", line)[-1])
-    if statement:
-        return Extraction(statement["value"].strip(" ,"), line_start, stripped_end, "statement")
-    return None
+    value = _stated_value(re.split(r"(?<=[.!?])\s+(?=[A-Z])", line)[-1])
+    return Extraction(value, line_start, stripped_end, "statement") if value else None
+
+
+def _stated_value(sentence: str) -> str | None:
+    """Return the value a last sentence states: "The total is 72 clips.", or a conclusion ("So ...") with one number,
+    one in bold, or one behind its last "is". Doubt, negation and other sentences state nothing."""
+    whole = _STATEMENT.fullmatch(sentence)
+    if whole:
+        return whole["value"].strip(" ,")
+    if not _CONCLUSION.match(sentence) or _REFUSAL.search(sentence):
+        return None
+    bold = _BOLD_VALUE.findall(sentence)
+    if len(bold) == 1:
+        return bold[0].strip()
+    numbers = list(_LONE_VALUE.finditer(sentence))
+    if len(numbers) == 1 and len(re.findall(r"\d[\d,.]*", sentence)) == 1:
+        return (numbers[0]["value"] + (numbers[0]["percent"] or "")).strip(" ,")
+    last = _STATED_LAST.search(sentence)
+    return last["value"].strip(" ,") if last else None
