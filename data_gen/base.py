@@ -68,7 +68,9 @@ class Recipe:
     clean_share: float = 0.62
     clean_habits: float = 0.1
     level_weights: dict[int, float] = dataclasses.field(
-        default_factory=lambda: {2: 3, 3: 3, 4: 3, 5: 2, 6: 2, 7: 1.5, 8: 1.5, 9: 1, 10: 1} | dict.fromkeys(range(11, 17), 0.12)
+        default_factory=lambda: (
+            {2: 3, 3: 3, 4: 3, 5: 2, 6: 2, 7: 1.5, 8: 1.5, 9: 1, 10: 1} | dict.fromkeys(range(11, 17), 0.12)
+        )
     )
 
 
@@ -81,7 +83,7 @@ class Row:
 
 
 def train_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE tokenizer: any text round-trips; digits, operators and newlines are tokens of their own."""
+    """Return a byte-level BPE tokenizer: any text round-trips; digits, operators, newlines stand alone."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -222,7 +224,10 @@ def train(recipe: Recipe, out: Path, minutes: float | None) -> dict[str, float]:
         elapsed = time.time() - start
         progress = max(step / recipe.steps, elapsed / 60 / minutes if minutes else 0.0)
         if step % 100 == 0:
-            print(f"step {step} {progress:.0%} loss {running:.4f} tokens/s {seen / elapsed:.0f} {elapsed:.0f} s", flush=True)
+            print(
+                f"step {step} {progress:.0%} loss {running:.4f} tokens/s {seen / elapsed:.0f} {elapsed:.0f} s",
+                flush=True,
+            )
         if time.time() - saved > 180:
             model.save_pretrained(out)
             saved = time.time()

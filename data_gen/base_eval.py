@@ -76,7 +76,9 @@ def measure_range(
     steps, errors, unknown, unexplained, total = 0, collections.Counter(), 0, collections.Counter(), 0
     hidden = 0
     greedy_texts = sample(model, tokenizer, problems, 1, 0.0)
-    for problem, greedy, texts in zip(problems, greedy_texts, sample(model, tokenizer, problems, paths, 1.0), strict=True):
+    for problem, greedy, texts in zip(
+        problems, greedy_texts, sample(model, tokenizer, problems, paths, 1.0), strict=True
+    ):
         is_right = [split_path(text)[1] == problem.answer for text in texts]
         greedy_right = split_path(greedy[0])[1] == problem.answer
         for key in ("all", problem.topic):
@@ -92,8 +94,12 @@ def measure_range(
                 errors[judged.habit or "unexplained"] += 1
                 unexplained[problem.topic] += judged.habit is None
     table = {
-        key: {"problems": len(v), "greedy": _mean([r[0] for r in v]), "sampled": _mean([r[1] for r in v]),
-              f"pass@{paths}": _mean([r[2] for r in v])}
+        key: {
+            "problems": len(v),
+            "greedy": _mean([r[0] for r in v]),
+            "sampled": _mean([r[1] for r in v]),
+            f"pass@{paths}": _mean([r[2] for r in v]),
+        }
         for key, v in rows.items()
     }
     by_temperature = {"0.0": table["all"]["greedy"], "1.0": table["all"]["sampled"]}

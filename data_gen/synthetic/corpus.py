@@ -33,17 +33,15 @@ def draw(split: str, rng: random.Random, kind: str, level: int, seen: set[str]) 
     module = KINDS[kind]
     for _ in range(_TRIES):
         text = module.propose(rng, level)
-        if text is None:
+        if text is None or split_of(kind, text) != split:
             continue
+        key = f"{kind}|{module.canonical(text)}"
         found = recognise(text)
-        if found is None or found[0] is not module:
+        if key in seen or found is None or found[0] is not module:
             continue
         solution = solve(text)
         is_modest = getattr(module, "is_modest", None)
         if len(solution.steps) != level or (is_modest and not is_modest(list(solution.steps))):
-            continue
-        key = f"{kind}|{module.canonical(text)}"
-        if key in seen or split_of(kind, text) != split:
             continue
         seen.add(key)
         return Problem.create(text, solution.answer, source=SOURCE, topic=kind, level=level)

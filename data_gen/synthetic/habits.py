@@ -91,19 +91,25 @@ class Habitual:
         return self.rng.randrange(count)
 
 
-class Forced:
-    """Shows exactly one habit, at one step and there at one opportunity: how the oracle explains a wrong step."""
+class Recorder(Careful):
+    """Shows no habit and notes every opportunity, in order, as (habit, step)."""
 
-    def __init__(self, name: str, step: int, opportunity: int, variant: int) -> None:
-        self.name, self.step, self.chosen = name, step, variant
-        self.left = opportunity
-        self.has_fired = False
+    def __init__(self) -> None:
+        self.opportunities: list[tuple[str, int]] = []
 
     def fires(self, name: str, step: int) -> bool:
-        if name != self.name or step != self.step:
-            return False
+        self.opportunities.append((name, step))
+        return False
+
+
+class Forced:
+    """Shows a habit at one opportunity only (its place in the order of ``Recorder``), in the given variant."""
+
+    def __init__(self, opportunity: int, variant: int) -> None:
+        self.left, self.chosen = opportunity, variant
+
+    def fires(self, name: str, step: int) -> bool:
         self.left -= 1
-        self.has_fired = self.has_fired or self.left == -1
         return self.left == -1
 
     def variant(self, count: int) -> int:
@@ -113,11 +119,11 @@ class Forced:
 class Worksheet:
     """The steps written so far, each with the name of the habit that shaped it (None: a right move).
 
-    At most one habit shows in a step.
+    At most one habit shows in a step. Writing step ``limit`` raises ``Stuck``.
     """
 
-    def __init__(self, dice: Dice) -> None:
-        self.dice = dice
+    def __init__(self, dice: Dice, limit: int | None = None) -> None:
+        self.dice, self.limit = dice, limit
         self.steps: list[str] = []
         self.habits: list[str | None] = []
         self._pending: str | None = None
@@ -136,6 +142,8 @@ class Worksheet:
         self.steps.append(step)
         self.habits.append(self._pending)
         self._pending = None
+        if self.limit is not None and len(self.steps) >= self.limit:
+            raise Stuck("none")
 
 
 class Stuck(Exception):

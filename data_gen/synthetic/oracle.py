@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import random
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 from data_gen.synthetic import chain, equation, fraction, number, word
-from data_gen.synthetic.habits import CATALOGUE, Careful, Dice, Forced, Habitual, Stuck, Worksheet
+from data_gen.synthetic.habits import CATALOGUE, Careful, Dice, Forced, Habitual, Recorder, Stuck, Worksheet
 
 KINDS: dict[str, ModuleType] = {kind.KIND: kind for kind in (chain, equation, fraction, word, number)}
 _VARIANTS = 3
-_OPPORTUNITIES = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +54,8 @@ def recognise(problem_text: str) -> tuple[ModuleType, object] | None:
     return None
 
 
-def _solve(kind: ModuleType, parsed: object, dice: Dice) -> Solution:
-    sheet = Worksheet(dice)
+def _solve(kind: ModuleType, parsed: object, dice: Dice, limit: int | None = None) -> Solution:
+    sheet = Worksheet(dice, limit)
     try:
         answer = kind.work(parsed, sheet)
     except Stuck as stuck:
@@ -65,9 +63,7 @@ def _solve(kind: ModuleType, parsed: object, dice: Dice) -> Solution:
     return Solution(tuple(sheet.steps), answer, tuple(sheet.habits))
 
 
-def solve(
-    problem_text: str, rng: random.Random | None = None, habits: Mapping[str, float] | None = None
-) -> Solution:
+def solve(problem_text: str, rng: random.Random | None = None, habits: Mapping[str, float] | None = None) -> Solution:
     """Return a worked solution of the problem.
 
     Args:
@@ -102,14 +98,20 @@ def judge(problem_text: str, steps: Sequence[str]) -> StepJudgement:
 
 
 def explain(kind: ModuleType, parsed: object, steps: Sequence[str], index: int) -> str | None:
-    """Return the habit that turns the reference solution into ``steps[:index + 1]``, None when none does."""
+    """Return the habit that turns the reference solution into ``steps[:index + 1]``, None when none does.
+
+    A habit must show in the wrong step itself; only a number may have been misread before it is used.
+    """
     wrong = tuple(step.strip() for step in steps[: index + 1])
-    for name in CATALOGUE:
-        for opportunity, variant in itertools.product(range(_OPPORTUNITIES), range(_VARIANTS)):
-            dice = Forced(name, index, opportunity, variant)
-            steps_with_habit = _solve(kind, parsed, dice).steps[: index + 1]
-            if not dice.has_fired:
-                break
-            if steps_with_habit == wrong:
-                return name
+    recorder = Recorder()
+    _solve(kind, parsed, recorder, index + 1)
+    places = [
+        (list(CATALOGUE).index(name), place)
+        for place, (name, step) in enumerate(recorder.opportunities)
+        if step == index or name == "misread"
+    ]
+    for rank, place in sorted(places):
+        for variant in range(_VARIANTS):
+            if _solve(kind, parsed, Forced(place, variant), index + 1).steps == wrong:
+                return list(CATALOGUE)[rank]
     return None
