@@ -23,20 +23,22 @@ class RoomyLayer(CacheLayerMixin):
 
     is_sliding = False
 
+    keys: Tensor
+    values: Tensor
+
     def __init__(
         self, capacity: int, keys: Tensor | None = None, values: Tensor | None = None, filled: int = 0
     ) -> None:
         super().__init__()
         self.capacity = capacity
         self.filled = filled
-        self.keys, self.values = keys, values
-        self.is_initialized = keys is not None
+        if keys is not None and values is not None:
+            self.keys, self.values = keys, values
+            self.is_initialized = True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Set aside the room, in the shape, type and device of the first states."""
-        for name, states in (("keys", key_states), ("values", value_states)):
-            rows, heads, _, size = states.shape
-            setattr(self, name, states.new_empty(rows, heads, self.capacity, size))
+        self.keys, self.values = (_room(states, self.capacity) for states in (key_states, value_states))
         self.is_initialized = True
 
     def update(
@@ -47,19 +49,12 @@ class RoomyLayer(CacheLayerMixin):
             self.lazy_initialization(key_states, value_states)
         end = self.filled + key_states.shape[-2]
         if end > self.keys.shape[-2]:
-            self._grow(min(max(end, self.keys.shape[-2] + GROWTH), self.capacity))
+            room = min(max(end, self.keys.shape[-2] + GROWTH), self.capacity)
+            self.keys, self.values = (_copied(old, self.filled, room) for old in (self.keys, self.values))
         self.keys[:, :, self.filled : end] = key_states
         self.values[:, :, self.filled : end] = value_states
         self.filled = end
         return self.keys[:, :, :end], self.values[:, :, :end]
-
-    def _grow(self, room: int) -> None:
-        for name in ("keys", "values"):
-            old = getattr(self, name)
-            rows, heads, _, size = old.shape
-            new = old.new_empty(rows, heads, room, size)
-            new[:, :, : self.filled] = old[:, :, : self.filled]
-            setattr(self, name, new)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.filled + query_length, 0
@@ -72,24 +67,28 @@ class RoomyLayer(CacheLayerMixin):
 
     def repeated(self, row_of_B: Tensor, capacity: int) -> RoomyLayer:
         """Return a new layer whose row b is this one's row `row_of_B[b]`, with room for `capacity` tokens."""
-        _, heads, _, size = self.keys.shape
-        new = []
-        for old in (self.keys, self.values):
-            room = old.new_empty(len(row_of_B), heads, min(self.filled + GROWTH, capacity), size)
-            room[:, :, : self.filled] = old[row_of_B, :, : self.filled]
-            new.append(room)
-        return RoomyLayer(capacity, *new, filled=self.filled)
+        room = min(self.filled + GROWTH, capacity)
+        keys, values = (_copied(old[row_of_B], self.filled, room) for old in (self.keys, self.values))
+        return RoomyLayer(capacity, keys, values, self.filled)
 
     def keep(self, kept: Tensor) -> None:
-        """Row `kept[i]` moves to row i; only rows whose place changes are copied, and those come from behind the
-        result.
-        """
+        """Row `kept[i]` moves to row i; only rows whose place changes are copied, all from behind the result."""
         target = torch.arange(len(kept), device=kept.device)
         moved = kept != target
-        for name in ("keys", "values"):
-            states = getattr(self, name)
+        for states in (self.keys, self.values):
             states[target[moved], :, : self.filled] = states[kept[moved], :, : self.filled]
-            setattr(self, name, states[: len(kept)])
+        self.keys, self.values = self.keys[: len(kept)], self.values[: len(kept)]
+
+
+def _room(states: Tensor, room: int) -> Tensor:
+    rows, heads, _, size = states.shape
+    return states.new_empty(rows, heads, room, size)
+
+
+def _copied(states: Tensor, filled: int, room: int) -> Tensor:
+    new = _room(states, room)
+    new[:, :, :filled] = states[:, :, :filled]
+    return new
 
 
 def new_cache(n_layers: int, capacity: int) -> Cache:

@@ -48,7 +48,9 @@ def _decoder(tokenizer: Any) -> Callable[[list[int]], str]:
     owner = weakref.ref(tokenizer)
 
     def decode(token_ids: list[int]) -> str:
-        return owner().decode(token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        alive = owner()
+        assert alive is not None, "the tokenizer of this table is gone"
+        return alive.decode(token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     return decode
 

@@ -134,8 +134,8 @@ def _equal(a: Node, b: Node, hows: list[str]) -> bool:
         if left[0] == "named" and right[0] != "rel":
             if right[0] == "named" and left[1].split("(")[0] != right[1].split("(")[0]:
                 return _same_equation(_as_relation(a), _as_relation(b), hows)
-            inner = (left[2], right[2] if right[0] == "named" else right)
-            return _equal(*(inner if left is a else inner[::-1]), hows)
+            x, y = left[2], right[2] if right[0] == "named" else right
+            return _equal(x, y, hows) if left is a else _equal(y, x, hows)
     if a[0] == "named" or b[0] == "named":
         a, b = _as_relation(a), _as_relation(b)
     if a[0] == "text" or b[0] == "text":
@@ -218,7 +218,8 @@ def _equal_quantities(a: Node, b: Node, hows: list[str]) -> bool:
     if a[0] == b[0] == "quantity":
         if a[2:4] != b[2:4]:
             return False
-        return _equal_values(*(("mul", (q[1], ("num", q[4], q[5]))) for q in (a, b)), hows)
+        x, y = (("mul", (quantity[1], ("num", quantity[4], quantity[5]))) for quantity in (a, b))
+        return _equal_values(x, y, hows)
     quantity, other = (a, b) if a[0] == "quantity" else (b, a)
     if other[0] in _STRUCTURES:
         return False

@@ -7,7 +7,7 @@ from __future__ import annotations
 import cmath
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from grading.parse import Node
@@ -31,11 +31,11 @@ def exact(node: Node) -> Fraction | None:
     if kind == "num":
         return Fraction(node[1], node[2])
     if kind in ("add", "mul"):
-        values = [exact(item) for item in node[1]]
-        if any(value is None for value in values):
-            return None
         total = Fraction(0 if kind == "add" else 1)
-        for value in values:
+        for item in node[1]:
+            value = exact(item)
+            if value is None:
+                return None
             total = _bounded(total + value if kind == "add" else total * value)
         return total
     if kind == "neg":
@@ -117,7 +117,7 @@ def symbols(node: Node) -> frozenset[str]:
     return found
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[[complex], complex]] = {
     "sin": cmath.sin, "cos": cmath.cos, "tan": cmath.tan, "ln": cmath.log, "exp": cmath.exp, "abs": abs,
     "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan, "sinh": cmath.sinh, "cosh": cmath.cosh,
     "tanh": cmath.tanh, "sec": lambda x: 1 / cmath.cos(x), "csc": lambda x: 1 / cmath.sin(x),
