@@ -10,7 +10,7 @@ import difflib
 from pathlib import Path
 from typing import Any, Literal
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -231,7 +231,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> Any:
         loaded = OmegaConf.load(path)
     except Exception as error:  # OmegaConf passes on whatever its YAML reader raises
         raise InputError(f"{path}: not readable as YAML: {str(error).splitlines()[0]}") from error
-    if not OmegaConf.is_dict(loaded):
+    if not isinstance(loaded, DictConfig):
         raise InputError(f"{path}: want a mapping of sections at top level")
     parent = loaded.pop("extends", None)
     return loaded if parent is None else OmegaConf.merge(_read(path.parent / str(parent), (*seen, path)), loaded)

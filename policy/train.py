@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from transformers import TrainerCallback
-from trl import GRPOConfig
 
 from common.config import Config
 from common.errors import InputError
@@ -28,109 +27,10 @@ from common.records import Problem, Verdict
 from common.runs import Run, StageFolder, read_records, write_atomic
 from data_gen.engines import make_engine
 from data_gen.steps import build_paths
-from policy.monitors import Limits
-from policy.options import PolicySettings
-from policy.rewards import PenaltyWeights
+from policy.arguments import monitor_limits, policy_settings, trainer_arguments
 from policy.rollouts import Score
 from policy.trainer import ProcessPPOTrainer, last_complete_checkpoint
 from prm.score import PRMScorer
-
-
-def trainer_arguments(config: Config, folder: Path, world_size: int = 1) -> GRPOConfig:
-    """The one function that turns the ``ppo`` section into TRL's arguments.
-
-    One generation batch is ``problems * paths`` paths over all devices; it is cut into ``minibatches`` updates and
-    passed over ``epochs`` times.
-
-    Raises:
-        InputError: the batch does not divide into minibatches of whole micro-batches.
-    """
-    ppo = config.ppo
-    batch = ppo.problems * ppo.paths
-    per_update = batch // ppo.minibatches
-    if batch % (ppo.minibatches * world_size) or per_update % (min(ppo.micro_batch, per_update) * world_size):
-        raise InputError(
-            f"ppo.problems * ppo.paths = {batch}: want a multiple of ppo.minibatches * ppo.micro_batch * devices ="
-            f" {ppo.minibatches} * {ppo.micro_batch} * {world_size}"
-        )
-    micro = min(ppo.micro_batch, per_update // world_size)
-    updates = ppo.minibatches * ppo.epochs
-    return GRPOConfig(
-        output_dir=str(folder),
-        seed=config.seed,
-        per_device_train_batch_size=micro,
-        steps_per_generation=batch // (micro * world_size),
-        gradient_accumulation_steps=per_update // (micro * world_size),
-        num_generations=ppo.paths,
-        num_iterations=ppo.epochs,
-        max_steps=ppo.batches * updates,
-        max_completion_length=config.data.max_new_tokens,
-        temperature=ppo.temperature,
-        top_p=1.0,
-        top_k=0,
-        loss_type="dapo",
-        beta=ppo.kl_coef,
-        epsilon=ppo.clip,
-        learning_rate=ppo.learning_rate,
-        warmup_steps=ppo.warmup_updates,
-        lr_scheduler_type=ppo.schedule,
-        weight_decay=ppo.weight_decay,
-        max_grad_norm=ppo.max_grad_norm,
-        disable_dropout=True,
-        logging_nan_inf_filter=False,
-        remove_unused_columns=False,
-        eval_strategy="steps",
-        eval_steps=ppo.eval_every * updates,
-        save_strategy="steps",
-        save_steps=ppo.eval_every * updates,
-        save_total_limit=ppo.keep_checkpoints,
-        load_best_model_at_end=True,
-        metric_for_best_model="eval_accuracy",
-        greater_is_better=True,
-        logging_steps=updates,
-        disable_tqdm=True,
-        bf16=config.base.dtype == "bfloat16",
-        use_cpu=not torch.cuda.is_available(),
-        dataloader_pin_memory=torch.cuda.is_available(),
-        report_to=[] if config.report_to == "none" else [config.report_to],
-        run_name=str(folder.parent.parent.name),
-    )
-
-
-def policy_settings(config: Config) -> PolicySettings:
-    """The algorithm's fields."""
-    ppo = config.ppo
-    return PolicySettings(
-        process_weight=ppo.process_weight,
-        outcome_weight=ppo.outcome_weight,
-        credit=ppo.credit,
-        flow=ppo.flow,
-        baseline=ppo.baseline,
-        baseline_momentum=ppo.baseline_momentum,
-        normalise_sources=ppo.normalise_sources,
-        anchor_fraction=ppo.anchor_fraction,
-        penalties=PenaltyWeights(
-            repeated_ngrams=ppo.penalty_repeat,
-            same_pattern=ppo.penalty_pattern,
-            few_steps=ppo.penalty_short,
-            bad_format=ppo.penalty_format,
-            unknown_theorem=ppo.penalty_theorem,
-        ),
-        train_on_truncated=ppo.truncated == "zero",
-        difficulty_bands=ppo.difficulty_bands,
-    )
-
-
-def monitor_limits(config: Config) -> Limits:
-    """Limits of the monitors."""
-    ppo = config.ppo
-    return Limits(
-        flat_evaluations=ppo.patience,
-        kl_cap=ppo.kl_cap,
-        kl_high=ppo.kl_high,
-        repeated_ngrams=ppo.repeat_limit,
-        steps_kept=ppo.steps_floor,
-    )
 
 
 def process_reward(config: Config, run: Run) -> tuple[PRMScorer | None, float]:
