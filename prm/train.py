@@ -13,10 +13,9 @@ length, no NaN filter in the logged loss, and ``evaluate`` measures first-error 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -29,6 +28,7 @@ from prm.inputs import PRMBatch, PRMInput, collate
 from prm.model import Calibration, merge_lora, set_trainable, with_lora
 from prm.objective import gather_steps, step_loss
 from prm.score import PRMQuality, calibrate, measure_quality, score_logits, to_probabilities
+from prm.training_set import LengthGrouped, stable_hash, training_view
 
 STAGE_REPORT = "stage.json"
 
@@ -45,6 +45,8 @@ class FitSettings:
         schedule: learning rate after the warm-up, down to 0 unless constant.
         warmup: share of a stage's updates with rising learning rate.
         weight_decay, max_grad_norm: AdamW's decay, and the limit of the gradient's norm.
+        steps_after_error: wrong paths are cut this many steps behind their first error, see
+            ``prm.training_set``; None keeps them whole. Held-out paths are never cut.
         wrong_weight, focal_gamma: see ``prm.objective.step_loss``.
         select_by: what held-out figure picks the epoch that is kept.
         patience: epochs without a better held-out figure before a stage stops; None never stops early.
@@ -64,6 +66,7 @@ class FitSettings:
     warmup: float = 0.05
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
+    steps_after_error: int | None = 1
     wrong_weight: float = 1.0
     focal_gamma: float = 0.0
     select_by: Literal["first_error_f1", "loss"] = "first_error_f1"
@@ -81,13 +84,14 @@ class FitReport:
     Attributes:
         quality: held-out quality under ``before``, ``head``, ``all`` (stages that ran) and ``calibrated``.
         calibration: temperature and threshold for the saved model.
-        train_paths, held_out_paths: sizes.
+        train_paths, distinct_paths, held_out_paths: sizes; ``distinct_paths`` is what an epoch reads.
         history: logged rows of both stages (loss in nats a step, learning rate, gradient norm, held-out figures).
     """
 
     quality: dict[str, PRMQuality]
     calibration: Calibration
     train_paths: int
+    distinct_paths: int
     held_out_paths: int
     history: tuple[dict[str, Any], ...]
 
@@ -103,7 +107,7 @@ def split_by_problem(
     Raises:
         InputError: fewer than two problems.
     """
-    problems = sorted({one.problem_id for one in inputs}, key=lambda name: _hash(seed, name))
+    problems = sorted({one.problem_id for one in inputs}, key=lambda name: stable_hash(seed, name))
     if len(problems) < 2:
         raise InputError(f"paths of {len(problems)} problem(s); wanted at least 2 to hold one out for calibration")
     count = min(max(1, round(fraction * len(problems))), len(problems) - 1)
@@ -143,6 +147,7 @@ def fit_prm(
     held_out = [one for one in held_out if one.has_label]
     if not train or not held_out:
         raise InputError(f"{len(train)} training and {len(held_out)} held-out paths have labels; wanted some of each")
+    distinct = training_view(train, steps_after_error=settings.steps_after_error)
     tokens = settings.max_eval_tokens
     quality = {"before": _quality(model, held_out, tokens, pad_id)}
     history: list[dict[str, Any]] = []
@@ -150,14 +155,14 @@ def fit_prm(
         if epochs > 0:
             stage_folder = pathlib.Path(folder) / part
             model, rows = _run_stage(
-                model, part, train, held_out, settings, stage_folder, pad_id, callbacks, show_progress
+                model, part, distinct, held_out, settings, stage_folder, pad_id, callbacks, show_progress
             )
             history += [{"part": part, **row} for row in rows]
             quality[part] = _quality(model, held_out, tokens, pad_id)
     calibration, quality["calibrated"] = calibrate(
         score_logits(model, held_out, max_batch_tokens=tokens, pad_id=pad_id), held_out
     )
-    return model, FitReport(quality, calibration, len(train), len(held_out), tuple(history))
+    return model, FitReport(quality, calibration, len(train), len(distinct), len(held_out), tuple(history))
 
 
 class PRMTrainer(Trainer):
@@ -207,40 +212,6 @@ class PRMTrainer(Trainer):
         paths: Sequence[PRMInput] = self.train_dataset if train_dataset is None else train_dataset
         window = self.settings.batch_paths * self.settings.accumulate * self.accelerator.num_processes
         return LengthGrouped([len(one.token_ids) for one in paths], window, self.settings.seed)
-
-
-class LengthGrouped(Sampler[int]):
-    """Random order in which neighbours have similar length; fixed by (seed, epoch), so a resumed fit repeats it.
-
-    Paths are shuffled, sorted by length within pools of 16 windows, and the windows shuffled: little padding, and no
-    trend of length over an epoch.
-    """
-
-    def __init__(self, lengths: Sequence[int], window: int, seed: int) -> None:
-        self.lengths = lengths
-        self.window = window
-        self.seed = seed
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __iter__(self) -> Iterator[int]:
-        generator = torch.Generator().manual_seed(_hash(self.seed, self.epoch) % 2**63)
-        order = torch.randperm(len(self.lengths), generator=generator).tolist()
-        pool = 16 * self.window
-        pooled = [
-            row
-            for start in range(0, len(order), pool)
-            for row in sorted(order[start : start + pool], key=self.lengths.__getitem__)
-        ]
-        windows = [pooled[start : start + self.window] for start in range(0, len(pooled), self.window)]
-        last = windows.pop() if len(windows[-1]) < self.window else []  # a short window must stay the last
-        shuffled = torch.randperm(len(windows), generator=generator).tolist()
-        return iter([row for window in shuffled for row in windows[window]] + last)
 
 
 def _run_stage(
@@ -341,7 +312,3 @@ def _tensors(batch: PRMBatch) -> dict[str, torch.Tensor]:
 def _quality(model: nn.Module, inputs: Sequence[PRMInput], max_batch_tokens: int, pad_id: int) -> PRMQuality:
     logits = score_logits(model, inputs, max_batch_tokens=max_batch_tokens, pad_id=pad_id)
     return measure_quality(to_probabilities(logits), inputs)
-
-
-def _hash(*parts: object) -> int:
-    return int(hashlib.sha256(repr(parts).encode()).hexdigest()[:16], 16)
