@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from common.records import IGNORED, LabelledPath, Path, Verdict
-from data_gen.step_keys import StepKey, step_key
+from data_gen.step_keys import StepKey, falsehoods, step_key
 
 Rule = Literal["forward", "backward"]
 State = frozenset[tuple[str, int]]
@@ -30,12 +30,15 @@ class LabelSettings:
     Attributes:
         rule: ``forward``: the first error e is the first unsupported step. ``backward``: the earliest step of the
             unsupported run that reaches the end; the last step when that is supported.
-        sources: ``frequency`` (support) and/or ``arithmetic`` (a false numeric equation is an error whatever its
-            support).
+        sources: ``frequency`` (support) and/or ``arithmetic`` (a step that exact algebra refutes is an error
+            whatever its support: a false numeric equation, or a linear equation whose solution is not that of the
+                one before it).
         min_support: a step found in this many or fewer other correct paths is unsupported.
         after_error: ``negative``: steps from e on are 0; ``ignore``: e is 0 and later steps enter no loss.
         false_in_correct: a CORRECT path with a false equation (two errors that cancel): ``keep`` every step 1,
             ``label`` it by arithmetic, or ``drop`` it. It lends no support either way when arithmetic is a source.
+        min_share: also unsupported is a step that fewer than this share of the other correct paths through its state
+            go on with: a correct path that hides a wrong step must not vouch for it.
     """
 
     rule: Rule = "forward"
@@ -43,6 +46,7 @@ class LabelSettings:
     min_support: int = 0
     after_error: Literal["negative", "ignore"] = "negative"
     false_in_correct: Literal["keep", "label", "drop"] = "label"
+    min_share: float = 0.34
 
     def __post_init__(self) -> None:
         unknown = set(self.sources) - {"frequency", "arithmetic"}
@@ -85,12 +89,23 @@ class LabelSummary:
 
 @dataclasses.dataclass(frozen=True)
 class Support:
-    """Evidence for one step: other correct paths that hold its key, how many pass through its state, the key that
-    decided.
+    """Evidence for one step.
+
+    Attributes:
+        count: other correct paths that hold its key.
+        passing: other correct paths that pass through its state (``state+equation`` only, else 0).
+        key: name of the key that decided.
     """
 
     count: int
+    passing: int
     key: str
+
+    def is_missing(self, settings: LabelSettings) -> bool:
+        """True when the step is unsupported. A step that claims nothing never is."""
+        if self.key == "none":
+            return False
+        return self.count <= settings.min_support or self.count < settings.min_share * self.passing
 
 
 class _Pool:
@@ -100,19 +115,21 @@ class _Pool:
         self.at_state: dict[State, Counter[str]] = {}
         self.alone: Counter[tuple[str, str]] = Counter()
         for keys in correct:
-            for state, key in zip(states(keys), keys, strict=True):
+            claims = [(state, key) for state, key in zip(states(keys), keys, strict=True) if key.kind != "none"]
+            for state, key in claims:
                 self.at_state.setdefault(state, Counter())[key.key] += 1
             self.alone.update({(key.kind, key.key) for key in keys})
 
-    def support(self, state: State, key: StepKey, own_state: int, own_alone: int) -> Support:
-        """Return the support of a step, `own_*` being what the step's own path contributed to the counts."""
+    def support(self, state: State, key: StepKey, own: int) -> Support:
+        """Return the support of a step, `own` (0 or 1) being what the step's own path contributed to the counts."""
         if key.kind == "none":
-            return Support(0, "none")
+            return Support(0, 0, "none")
         if key.kind == "equation":
             passing = self.at_state.get(state)
-            if passing is not None and passing.total() - own_state > 0:
-                return Support(passing[key.key] - own_state, "state+equation")
-        return Support(self.alone[(key.kind, key.key)] - own_alone, key.kind)
+            total = passing.total() - own if passing is not None else 0
+            if passing is not None and total > 0:
+                return Support(passing[key.key] - own, total, "state+equation")
+        return Support(self.alone[(key.kind, key.key)] - own, 0, key.kind)
 
 
 def states(keys: Sequence[StepKey]) -> list[State]:
@@ -129,8 +146,7 @@ def states(keys: Sequence[StepKey]) -> list[State]:
 
 
 def _supports(keys: Sequence[StepKey], pool: _Pool, is_own: bool) -> list[Support]:
-    own = int(is_own)
-    return [pool.support(state, key, own, own) for state, key in zip(states(keys), keys, strict=True)]
+    return [pool.support(state, key, int(is_own)) for state, key in zip(states(keys), keys, strict=True)]
 
 
 def first_error_by_rule(is_unsupported: Sequence[bool], rule: Rule) -> int | None:
@@ -149,13 +165,12 @@ def first_error_by_rule(is_unsupported: Sequence[bool], rule: Rule) -> int | Non
     return min(k, len(is_unsupported) - 1)
 
 
-def _first_error(keys: Sequence[StepKey], supports: Sequence[Support], settings: LabelSettings) -> int | None:
+def _first_error(refuted: Sequence[bool], supports: Sequence[Support], settings: LabelSettings) -> int | None:
     found = []
-    if "arithmetic" in settings.sources:
-        found += [k for k, key in enumerate(keys) if key.is_false][:1]
+    if any(refuted):
+        found.append(list(refuted).index(True))
     if "frequency" in settings.sources:
-        flags = [s.key != "none" and s.count <= settings.min_support for s in supports]
-        by_rule = first_error_by_rule(flags, settings.rule)
+        by_rule = first_error_by_rule([support.is_missing(settings) for support in supports], settings.rule)
         found += [] if by_rule is None else [by_rule]
     return min(found, default=None)
 
@@ -166,6 +181,10 @@ def labels_from_first_error(n_steps: int, first_error: int | None, after_error: 
         return (1,) * n_steps
     behind = 0 if after_error == "negative" else IGNORED
     return (1,) * first_error + (0,) + (behind,) * (n_steps - first_error - 1)
+
+
+def _refuted(keys: Sequence[StepKey], settings: LabelSettings) -> list[bool]:
+    return falsehoods(keys) if "arithmetic" in settings.sources else [False] * len(keys)
 
 
 def _left_out(path: Path) -> str | None:
@@ -206,14 +225,14 @@ def label_paths(
         keys = {i: [step_key(step.text) for step in paths[i].steps] for i in usable}
         correct = [i for i in usable if paths[i].verdict is Verdict.CORRECT]
         without_correct += not correct
-        arithmetic = "arithmetic" in settings.sources
-        clean = {i for i in correct if not (arithmetic and any(key.is_false for key in keys[i]))}
+        refuted = {i: _refuted(keys[i], settings) for i in usable}
+        clean = {i for i in correct if not any(refuted[i])}
         pool = _Pool([keys[i] for i in clean])
         for i in usable:
             supports = _supports(keys[i], pool, i in clean)
             if i in clean and len(clean) > 1:
                 sparse += [s.key != "none" and s.count <= settings.min_support for s in supports]
-            result = _label(paths[i], keys[i], supports, settings, has_pool=bool(clean))
+            result = _label(paths[i], refuted[i], supports, settings, has_pool=bool(clean))
             if isinstance(result, str):
                 left_out[result] += 1
             else:
@@ -234,18 +253,17 @@ def label_paths(
 
 
 def _label(
-    path: Path, keys: Sequence[StepKey], supports: Sequence[Support], settings: LabelSettings, *, has_pool: bool
+    path: Path, refuted: Sequence[bool], supports: Sequence[Support], settings: LabelSettings, *, has_pool: bool
 ) -> LabelledPath | str:
     """Return the labelled path, or the reason why it is left out."""
-    falsehoods = [key.is_false and "arithmetic" in settings.sources for key in keys]
     if path.verdict is Verdict.CORRECT:
-        error = falsehoods.index(True) if any(falsehoods) and settings.false_in_correct != "keep" else None
+        error = list(refuted).index(True) if any(refuted) and settings.false_in_correct != "keep" else None
         if error is not None and settings.false_in_correct == "drop":
             return "false_equation_in_correct"
     else:
         if not has_pool:
             return "no_correct_path"
-        error = _first_error(keys, supports, settings)
+        error = _first_error(refuted, supports, settings)
         if error is None:
             return "no_error_found"
     return LabelledPath(
@@ -253,7 +271,7 @@ def _label(
         labels=labels_from_first_error(len(path.steps), error, settings.after_error),
         first_error=error,
         support=tuple(s.count for s in supports),
-        keys=tuple("arithmetic" if is_false else s.key for is_false, s in zip(falsehoods, supports, strict=True)),
+        keys=tuple("arithmetic" if is_refuted else s.key for is_refuted, s in zip(refuted, supports, strict=True)),
         source=settings.name,
     )
 

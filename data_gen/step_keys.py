@@ -7,10 +7,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 
 from grading.parse import ExpressionParser, Node, ParseError
-from grading.values import TooLarge, Undefined, exact
+from grading.values import TooLarge, Undefined, exact, symbols
 
 _ANNOTATION = re.compile(r"<<([^<>]*)>>")
 _LATEX = [
@@ -33,6 +34,10 @@ _PURE = re.compile(r"[\s\dA-Za-z+\-*/().,^=:]*")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 
 
+MANY = "many"
+"""Stands for the solution of an equation that may have none or several."""
+
+
 @dataclasses.dataclass(frozen=True)
 class StepKey:
     """What a step claims.
@@ -42,11 +47,14 @@ class StepKey:
             ``none`` (no number: it claims nothing that could be counted).
         key: equal for steps that claim the same.
         is_false: True when a numeric equation in the step does not hold, exactly.
+        solution: (unknown, value) of an ``equation`` step that is linear in one unknown, as text; None for any other
+            step.
     """
 
     kind: str
     key: str
     is_false: bool
+    solution: tuple[str, str] | None = None
 
 
 def _plain(text: str) -> str:
@@ -65,7 +73,8 @@ def step_key(text: str) -> StepKey:
     clauses = _CLAUSE_END.split(_ANNOTATION.sub("", text))
     is_false = any(_is_false(_plain(clause)) for clause in (*clauses, *annotations))
     if "=" in plain and _PURE.fullmatch(plain) and not _WORD.search(plain):
-        return StepKey("equation", "=".join(_canonical(side) for side in plain.split("=")), is_false)
+        sides = plain.split("=")
+        return StepKey("equation", "=".join(map(_canonical, sides)), is_false, _solution(sides))
     numbers = _NUMBER.findall(plain)
     if not numbers:
         return StepKey("none", " ".join(text.lower().split()), is_false)
@@ -106,6 +115,60 @@ def _flat(node: Node) -> list[Node]:
     for item in node[1]:
         parts.extend(_flat(item) if item[0] == "mul" else [item])
     return parts
+
+
+def _solution(sides: list[str]) -> tuple[str, str] | None:
+    """Return the unknown and its value for an equation linear in exactly one unknown, (unknown, MANY) for another
+    equation in exactly one unknown, None for the rest."""
+    if len(sides) != 2:
+        return None
+    try:
+        left, right = (ExpressionParser(side).parse() for side in sides)
+    except ParseError:
+        return None
+    names = symbols(left) | symbols(right)
+    if len(names) != 1:
+        return None
+    name = next(iter(names))
+    try:
+        at = [_difference_at(left, right, name, Fraction(value)) for value in (0, 1, 2, Fraction(-7, 3))]
+    except (TooLarge, Undefined):
+        return name, MANY
+    if any(value is None for value in at):
+        return name, MANY
+    start, one, two, other = (value or Fraction(0) for value in at)
+    slope = one - start
+    if slope == 0 or two - one != slope or other != start - slope * Fraction(7, 3):
+        return name, MANY
+    return name, str(-start / slope)
+
+
+def _difference_at(left: Node, right: Node, name: str, value: Fraction) -> Fraction | None:
+    x, y = exact(_substituted(left, name, value)), exact(_substituted(right, name, value))
+    return None if x is None or y is None else x - y
+
+
+def _substituted(node: Node, name: str, value: Fraction) -> Node:
+    if node == ("sym", name):
+        return ("num", value.numerator, value.denominator)
+    return tuple(_substituted(part, name, value) if isinstance(part, tuple) else part for part in node)
+
+
+def falsehoods(keys: Sequence[StepKey]) -> list[bool]:
+    """Return for each step whether exact algebra refutes it: a numeric equation that does not hold, or an equation
+    linear in one unknown whose solution is not that of the last such equation in the same unknown before it.
+
+    Behind an equation in that unknown that is not linear nothing is refuted: it may have several solutions.
+    """
+    known: dict[str, str] = {}
+    refuted = []
+    for key in keys:
+        name, value = key.solution or ("", MANY)
+        before = known.get(name, value)
+        refuted.append(key.is_false or (MANY not in (before, value) and before != value))
+        if name:
+            known[name] = MANY if before == MANY else value
+    return refuted
 
 
 def _is_false(text: str) -> bool:

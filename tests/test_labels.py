@@ -17,7 +17,7 @@ from data_gen.labels import (
     states,
 )
 from data_gen.rows import label_rows
-from data_gen.step_keys import step_key
+from data_gen.step_keys import falsehoods, step_key
 from data_gen.steps import cut_steps
 from data_gen.synthetic import completion, generate, judge, solve
 
@@ -160,6 +160,33 @@ def test_min_support_asks_for_more_paths():
     one = label_paths(paths, LabelSettings(sources=("frequency",), min_support=1))[0][2]
     assert zero.first_error == 1
     assert one.first_error == 0
+
+
+def test_a_correct_path_that_hides_a_wrong_step_does_not_vouch_for_it():
+    """Three correct paths go on with 5+5=10, one with 5*2=10 (no such step follows): it is 1 of 4 from that state."""
+    paths = [path("2+3=5;5+5=10", name=str(k)) for k in range(3)]
+    paths += [path("2+3=5;5*2=10"), path("2+3=5;5*2=10;10+1=11", Verdict.WRONG)]
+    assert label_paths(paths, PLAIN)[0][4].labels == (1, 0, 0)
+    assert label_paths(paths, PLAIN)[0][3].labels == (1, 1)  # itself stays right: frequency lowers no correct path
+    loose = LabelSettings(sources=("frequency",), min_share=0.25)
+    assert label_paths(paths, loose)[0][4].first_error == 2
+
+
+@pytest.mark.parametrize(
+    ("steps", "refuted"),
+    [
+        ("6x-30+13=4x-29;6x-17=4x-29;2x-17=-29;2x=-12;x=-6", [0, 0, 0, 0, 0]),
+        ("6x-30+13=4x-29;6x-7=4x-29;x=-11", [0, 1, 0]),
+        ("2x=6;y=4;x=4", [0, 0, 1]),
+        ("x^2=4;x=2;x=-2", [0, 0, 0]),
+        ("x+y=3;x=2", [0, 0]),
+        ("2x=2x+1;x=1", [0, 0]),
+        ("3*4=13;x=1", [1, 0]),
+        ("So x is 3.;2x=8", [0, 0]),
+    ],
+)
+def test_exact_algebra_refutes_a_linear_equation_with_another_solution(steps, refuted):
+    assert falsehoods([step_key(text) for text in steps.split(";")]) == list(map(bool, refuted))
 
 
 def test_frequency_never_lowers_a_correct_path():
