@@ -32,7 +32,7 @@ class LabelSettings:
             unsupported run that reaches the end; the last step when that is supported.
         sources: ``frequency`` (support) and/or ``arithmetic`` (a step that exact algebra refutes is an error
             whatever its support: a false numeric equation, or a linear equation whose solution is not that of the
-                one before it).
+            one before it).
         min_support: a step found in this many or fewer other correct paths is unsupported.
         after_error: ``negative``: steps from e on are 0; ``ignore``: e is 0 and later steps enter no loss.
         false_in_correct: a CORRECT path with a false equation (two errors that cancel): ``keep`` every step 1,

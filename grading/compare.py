@@ -1,0 +1,244 @@
+"""Are two parsed answers the same? Structure first, then exact values, sample points, and SymPy in its own process.
+
+Every function takes `hows`, a list to which the rung that decided is appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from grading.parse import ExpressionParser, Node, ParseError
+from grading.values import clearly_differ, exact, symbols
+from grading.workers import WORKER
+
+
+class Beyond(Exception):
+    """A comparison is beyond the checker's limits."""
+
+
+def equal(a: Node, b: Node, hows: list[str]) -> bool:
+    """Compare the trees of answer `a` and gold `b`; appends the rung that decided to `hows`."""
+    if a == b:
+        _require_value(a)
+        return True
+    for left, right in ((a, b), (b, a)):
+        if left[0] == "named" and right[0] != "rel":
+            if right[0] == "named" and left[1].split("(")[0] != right[1].split("(")[0]:
+                return _same_equation(_as_relation(a), _as_relation(b), hows)
+            x, y = left[2], right[2] if right[0] == "named" else right
+            return equal(x, y, hows) if left is a else equal(y, x, hows)
+    if a[0] == "named" or b[0] == "named":
+        a, b = _as_relation(a), _as_relation(b)
+    if a[0] == "text" or b[0] == "text":
+        return a == b
+    a, b = _spread(a), _spread(b)
+    if "quantity" in (a[0], b[0]):
+        return _equal_quantities(a, b, hows)
+    intervals = _as_intervals(a), _as_intervals(b)
+    if intervals[0] is not None and intervals[1] is not None and not a[0] == b[0] == "tuple":
+        return _match(list(intervals[0]), list(intervals[1]), hows)
+    if a[0] == b[0] == "rel":
+        return _same_relation(a, b, hows)
+    if a[0] in ("list", "set") and b[0] in ("list", "set"):
+        return _match(list(a[1]), list(b[1]), hows)
+    if a[0] == b[0] == "base":
+        return int(a[1], a[2]) == int(b[1], b[2])
+    if a[0] == "base" or b[0] == "base":
+        base, other = (a, b) if a[0] == "base" else (b, a)
+        return base[1].isdigit() and other == ("num", int(base[1]), 1)
+    if a[0] == b[0] == "ratio":
+        return _same_ratio(a[1], b[1])
+    if a[0] == b[0] == "matrix":
+        return len(a[1]) == len(b[1]) and all(
+            equal(("tuple", x), ("tuple", y), hows) for x, y in zip(a[1], b[1], strict=True)
+        )
+    if a[0] in ("tuple", "list", "interval") and b[0] in ("tuple", "list", "interval"):
+        x, y = _items(a), _items(b)
+        return len(x) == len(y) and all(equal(i, j, hows) for i, j in zip(x, y, strict=True))
+    if a[0] in _STRUCTURES or b[0] in _STRUCTURES:
+        return False
+    return _equal_values(a, b, hows)
+
+
+_STRUCTURES = frozenset(
+    ["list", "set", "tuple", "interval", "union", "rel", "between", "matrix", "reals", "ratio", "text"]
+)
+
+
+def _items(node: Node) -> tuple[Node, ...]:
+    if node[0] == "interval":
+        return (node[1], node[2]) if node[3] and node[4] else ()
+    return node[1]
+
+
+def _require_value(node: Node) -> None:
+    if node[0] not in _STRUCTURES and node[0] not in ("named", "base", "quantity", "det"):
+        exact(node)
+
+
+def _as_relation(node: Node) -> Node:
+    if node[0] != "named":
+        return node
+    if node[2][0] in _STRUCTURES or node[2][0] == "quantity":
+        return node
+    try:
+        return ("rel", "=", ExpressionParser(node[1]).parse(), node[2])
+    except ParseError:
+        return node
+
+
+def _spread(node: Node) -> Node:
+    """Write plus-minus out as both values."""
+    if node[0] == "pm":
+        return ("list", (("add", (node[1], node[2])), ("add", (node[1], ("neg", node[2])))))
+    if node[0] in ("list", "set") and any(item[0] == "pm" for item in node[1]):
+        items: list[Node] = []
+        for item in node[1]:
+            spread = _spread(item)
+            items.extend(spread[1] if item[0] == "pm" else [spread])
+        return (node[0], tuple(items))
+    return node
+
+
+def _equal_quantities(a: Node, b: Node, hows: list[str]) -> bool:
+    """Units: compared only when both are explicit; a percentage equals its hundredth, and its number when one side
+    has no %.
+    """
+    if a[0] == b[0] == "quantity":
+        if a[2:4] != b[2:4]:
+            return False
+        x, y = (("mul", (quantity[1], ("num", quantity[4], quantity[5]))) for quantity in (a, b))
+        return _equal_values(x, y, hows)
+    quantity, other = (a, b) if a[0] == "quantity" else (b, a)
+    if other[0] in _STRUCTURES:
+        return False
+    if quantity[2] == "percent" and _equal_values(("div", quantity[1], ("num", 100, 1)), other, hows):
+        return True
+    return equal(quantity[1], other, hows)
+
+
+def _match(left: list[Node], right: list[Node], hows: list[str]) -> bool:
+    """True when every item on each side has an equal one on the other (sets: repeats do not count)."""
+    if len(left) > 50 or len(right) > 50:
+        raise Beyond
+    return all(any(equal(x, y, hows) for y in right) for x in left) and all(
+        any(equal(x, y, hows) for x in left) for y in right
+    )
+
+
+_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+def _as_intervals(node: Node) -> tuple[Node, ...] | None:
+    """Return a solution set as ("span", low, high, closed, closed) parts; None for anything else."""
+    minus, plus = ("neg", ("const", "inf")), ("const", "inf")
+    if node[0] == "reals":
+        return (("span_tuple", minus, plus, False, False),)
+    if node[0] == "interval":
+        return (("span_tuple", *node[1:]),)
+    if node[0] == "tuple" and len(node[1]) == 2 and all(item[0] not in _STRUCTURES for item in node[1]):
+        return (("span_tuple", *node[1], False, False),)
+    if node[0] == "rel" and node[1] in _FLIPPED:
+        op, left, right = node[1:]
+        if right[0] == "sym" and left[0] != "sym":
+            op, left, right = _FLIPPED[op], right, left
+        if left[0] != "sym":
+            return None
+        if op in ("<", "<="):
+            return (("span_tuple", minus, right, False, op == "<="),)
+        return (("span_tuple", right, plus, op == ">=", False),)
+    if node[0] == "between" and node[3][0] == "sym":
+        return (("span_tuple", node[1], node[5], node[2] == "<=", node[4] == "<="),)
+    if node[0] in ("union", "list"):
+        parts = [_as_intervals(item) for item in node[1]]
+        if all(parts) and (node[0] == "union" or all(item[0] in ("rel", "between") for item in node[1])):
+            return tuple(part for several in parts for part in several)  # type: ignore[union-attr]
+    return None
+
+
+def _same_relation(a: Node, b: Node, hows: list[str]) -> bool:
+    if a[1] in (">", ">="):
+        a = ("rel", _FLIPPED[a[1]], a[3], a[2])
+    if b[1] in (">", ">="):
+        b = ("rel", _FLIPPED[b[1]], b[3], b[2])
+    if a[1] != b[1]:
+        return False
+    if a[1] in ("=", "!="):
+        return _same_equation(a, b, hows)
+    return _equal_values(_difference(a), _difference(b), hows)
+
+
+def _difference(relation: Node) -> Node:
+    return ("add", (relation[2], ("neg", relation[3])))
+
+
+def _same_equation(a: Node, b: Node, hows: list[str]) -> bool:
+    if a[0] != "rel" or b[0] != "rel":
+        return False
+    hows.append("symbolic")
+    return bool(WORKER.ask("are_proportional", _difference(a), _difference(b)))
+
+
+def _same_ratio(a: Sequence[Node], b: Sequence[Node]) -> bool:
+    x, y = [exact(item) for item in a], [exact(item) for item in b]
+    if len(x) != len(y) or None in x or None in y or 0 in y:
+        return x == y
+    return len({i / j for i, j in zip(x, y, strict=True)}) == 1  # type: ignore[operator]
+
+
+def _equal_values(a: Node, b: Node, hows: list[str]) -> bool:
+    """Compare two expressions: exactly when both are rational, else at sample points, else by SymPy."""
+    if a[0] == "span_tuple" or b[0] == "span_tuple":
+        return a[0] == b[0] and a[3:] == b[3:] and all(_equal_values(a[i], b[i], hows) for i in (1, 2))
+    if a[0] == "det" or b[0] == "det":
+        a, b = _determinant(a), _determinant(b)
+    x, y = exact(a), exact(b)
+    if x is not None and y is not None:
+        hows.append("exact")
+        return x == y or _rounds_to(x, a, y) or _rounds_to(y, b, x)
+    if _infinite(a) or _infinite(b):
+        hows.append("exact")
+        return _infinite(a) == _infinite(b)
+    differ = clearly_differ(a, b)
+    if differ or (differ is None and symbols(a) != symbols(b)):
+        hows.append("numeric")
+        return False
+    hows.append("symbolic")
+    return bool(WORKER.ask("are_equal", a, b))
+
+
+def _infinite(node: Node) -> int:
+    if node == ("const", "inf"):
+        return 1
+    return -_infinite(node[1]) if node[0] == "neg" else 0
+
+
+def _rounds_to(decimal: Fraction, node: Node, value: Fraction) -> bool:
+    """Policy: a decimal of 15 or more significant digits that is the correctly rounded value counts as it."""
+    number = node[1] if node[0] == "neg" else node
+    if number[0] != "num":
+        return False
+    digits = places = 0
+    denominator = number[2]
+    while denominator != 1 and places < 40:
+        denominator = (Fraction(1, denominator) * 10).denominator
+        places += 1
+    digits = len(str(abs(number[1]) * 10**places // number[2])) if places else 0
+    return digits >= 15 and places < 40 and abs(decimal - value) * 2 <= Fraction(1, 10**places)
+
+
+def _determinant(node: Node) -> Node:
+    if node[0] != "det":
+        return node
+    rows = node[1]
+    if len(rows) != len(rows[0]) or len(rows) > 4:
+        raise Beyond
+    if len(rows) == 1:
+        return rows[0][0]
+    terms = []
+    for j, cell in enumerate(rows[0]):
+        minor = ("det", tuple(tuple(row[:j] + row[j + 1 :]) for row in rows[1:]))
+        term = ("mul", (cell, _determinant(minor)))
+        terms.append(term if j % 2 == 0 else ("neg", term))
+    return ("add", tuple(terms))
