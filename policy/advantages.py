@@ -223,7 +223,7 @@ def compute_advantages(
     process_BT = process_weight * _to_tokens(process_BS, inputs.step_of_token_BT, inputs.is_separator_BT)
     outcome_part_B = torch.where(is_outcome_only_B, outcome_B, outcome_weight * outcome_B)
     is_live_BT = inputs.is_completion_BT & is_counted_B[:, None]
-    process_BT = torch.where(is_live_BT & ~is_outcome_only_B[:, None], process_BT, torch.zeros_like(process_BT))
+    process_BT = torch.where(is_live_BT, process_BT, torch.zeros_like(process_BT))
     outcome_BT = torch.where(is_live_BT, outcome_part_B[:, None], torch.zeros_like(process_BT))
     size = reduce_sum(torch.stack([process_BT.abs().sum(), outcome_BT.abs().sum()]).double())
     num_groups, num_equal = count_equal_groups(inputs.outcome_B, inputs.group_B, is_counted_B)

@@ -20,8 +20,8 @@ from policy.advantages import (
 )
 
 
-def grouped(values, kind="group", groups=None, counted=None):
-    values_N = tensor(values)
+def grouped(values, kind="group", groups=None, counted=None, dtype=torch.float32):
+    values_N = tensor(values, dtype=dtype)
     group_N = torch.zeros(len(values), dtype=torch.long) if groups is None else tensor(groups)
     counted_N = torch.ones(len(values), dtype=torch.bool) if counted is None else tensor(counted)
     return group_advantages(values_N, group_N, counted_N, kind)
@@ -73,10 +73,11 @@ def test_rloo_is_the_mean_of_the_others():
 
 @pytest.mark.parametrize("kind", ["group", "rloo", "grpo"])
 @pytest.mark.parametrize("value", [0.1, 0.3, 0.7, 1 / 3, 0.9])
-@pytest.mark.parametrize("size", [1, 4, 8, 16])
-def test_L15_L16_L17_equal_rewards_give_exactly_zero(size, value, kind):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1, 3, 4, 8, 16])
+def test_L15_L16_L17_equal_rewards_give_exactly_zero(size, dtype, value, kind):
     """Also where the float32 mean is not the value (eight times 0.1), and for a group of one."""
-    assert torch.equal(grouped([value] * size, kind), torch.zeros(size))
+    assert torch.equal(grouped([value] * size, kind, dtype=dtype), torch.zeros(size, dtype=dtype))
 
 
 def test_L16_values_that_are_nearly_equal_are_not_blown_up():
@@ -135,6 +136,7 @@ def test_a_slot_without_data_stays_as_it_is():
     assert average.is_set_K.tolist() == [True, False]
     again = average.updated(tensor([0.0, 5.0], dtype=torch.float64), tensor([0.0, 1.0]))
     assert again.mean_K.tolist() == [1.0, 5.0]
+    assert again.is_set_K.tolist() == [True, True]
 
 
 def test_moving_average_has_a_baseline_for_each_step_position():

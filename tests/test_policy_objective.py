@@ -241,13 +241,15 @@ def test_importance_weights_multiply_the_surrogate_only():
 
 
 def test_metrics_by_hand():
-    """Ratios 1.5 (A > 0: clipped), 0.5 (A > 0: not), 0.5 (A < 0: clipped), 1: 2 clipped, largest error 0.5."""
-    log_ratio = [[math.log(1.5), math.log(0.5), math.log(0.5), 0.0]]
-    out = loss_of(log_ratio, [[0.0] * 4], [[1.0, 1.0, -1.0, 1.0]], [[1] * 4], entropy_BT=tensor([[1.0, 2.0, 3.0, 4.0]]))
-    assert out.clipped_sum.item() == 2
+    """Ratios 1.5 (A > 0: clipped), 0.5 (A > 0: not), 0.5 twice (A < 0: clipped): 3 clipped, largest error 0.5."""
+    log_ratio = [[math.log(1.5), math.log(0.5), math.log(0.5), math.log(0.5)]]
+    out = loss_of(
+        log_ratio, [[0.0] * 4], [[1.0, 1.0, -1.0, -1.0]], [[1] * 4], entropy_BT=tensor([[1.0, 2.0, 3.0, 4.0]])
+    )
+    assert out.clipped_sum.item() == 3
     assert out.max_ratio_error.item() == pytest.approx(0.5)
     assert out.entropy_sum.item() == pytest.approx(10.0)
-    k3 = [1 / 1.5 + math.log(1.5) - 1, 2 + math.log(0.5) - 1, 2 + math.log(0.5) - 1, 0]
+    k3 = [1 / 1.5 + math.log(1.5) - 1, *[2 + math.log(0.5) - 1] * 3]
     assert out.old_kl_sum.item() == pytest.approx(sum(k3))
 
 
