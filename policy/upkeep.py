@@ -210,7 +210,7 @@ class TrainerUpkeep(GRPOTrainer):
                 f"a checkpoint at update {self.state.global_step} would cut a generation batch; save at a multiple of "
                 f"{updates_per_generation(self.args)} updates"
             )
-        known = sorted(set().union(*gather_object([list(self.known_theorems)])))
+        self.known_theorems = set().union(*gather_object([list(self.known_theorems)]))
         if self.args.should_save:
             folder = pathlib.Path(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
             folder.mkdir(parents=True, exist_ok=True)
@@ -219,7 +219,7 @@ class TrainerUpkeep(GRPOTrainer):
                 "update": self.state.global_step,
                 "moving_average": self.moving_average.state_dict(),
                 "monitors": self.monitors.state_dict(),
-                "known_theorems": known,
+                "known_theorems": sorted(self.known_theorems),
                 "skipped_updates": self.skipped_updates,
                 "skipped_in_a_row": self.skipped_in_a_row,
                 "reference_hash": self._hash_of_reference(),
