@@ -123,20 +123,7 @@ def collect_rollout(
     paths = grade(problems, sampled, seed=seed, indices=indices)
     if any(tuple(path.token_ids) != tuple(ids) for path, (ids, _) in zip(paths, sampled, strict=True)):
         raise ValueError("the grader changed token ids; the sampled ids must flow unchanged to the loss")
-    known_theorems.update(
-        *(theorem_names(path.text) for path in paths if path.verdict is Verdict.CORRECT)
-        if settings.penalties.unknown_theorem
-        else ()
-    )
-    rewards = []
-    for start, problem in zip(range(0, len(paths), num_paths), leaders, strict=True):
-        rewards += outcome_rewards(
-            paths[start : start + num_paths],
-            weights=settings.penalties,
-            level=problem.level,
-            train_on_truncated=settings.train_on_truncated,
-            known_theorems=known_theorems,
-        )
+    rewards = _rewards(leaders, paths, settings, known_theorems)
     done = time.perf_counter()
     return Rollout(
         problems=list(problems),
@@ -149,6 +136,25 @@ def collect_rollout(
         num_paths=num_paths,
         seconds={"sampling": graded_from - started, "grading": done - graded_from},
     )
+
+
+def _rewards(
+    leaders: Sequence[Problem], paths: Sequence[Path], settings: PolicySettings, known_theorems: set[str]
+) -> list[OutcomeReward]:
+    """Return the outcome reward of each path; the paths stand group by group, one group for each of ``leaders``."""
+    if settings.penalties.unknown_theorem:
+        known_theorems.update(*(theorem_names(path.text) for path in paths if path.verdict is Verdict.CORRECT))
+    num_paths = len(paths) // len(leaders)
+    rewards = []
+    for start, problem in zip(range(0, len(paths), num_paths), leaders, strict=True):
+        rewards += outcome_rewards(
+            paths[start : start + num_paths],
+            weights=settings.penalties,
+            level=problem.level,
+            train_on_truncated=settings.train_on_truncated,
+            known_theorems=known_theorems,
+        )
+    return rewards
 
 
 def score_rollout(rollout: Rollout, score: Score | None) -> None:
