@@ -66,6 +66,12 @@ class DataSection(Section):
         ("frequency", "arithmetic"), description="frequency in correct paths; exact check of the equations in a step"
     )
     min_support: int = Field(0, ge=0, description="a step in this many or fewer other correct paths is unsupported")
+    min_share: float = Field(
+        0.34, ge=0, le=1, description="a step taken by fewer of the correct paths through its state is unsupported"
+    )
+    false_in_correct: Literal["keep", "label", "drop"] = Field(
+        "label", description="a correct path that holds a refuted equation: labels stay 1, follow it, or path left out"
+    )
     after_error: Literal["negative", "ignore"] = Field(
         "negative", description="steps after the first error: label 0 (method) or left out of the loss (PURE#8)"
     )
@@ -139,6 +145,7 @@ class PpoSection(Section):
     schedule: Literal["constant", "linear", "cosine"] = Field("constant", description="learning-rate schedule")
     weight_decay: float = Field(0.0, ge=0, description="AdamW weight decay")
     max_grad_norm: float = Field(1.0, gt=0, description="gradient norm limit")
+    gradient_checkpointing: bool = Field(False, description="recompute activations: less memory, a third more time")
     temperature: float = Field(1.0, gt=0, description="sampling temperature; top_p 1, top_k off (trl#6789)")
     pass_low: float = Field(0.0, ge=0, le=1, description="problems below this measured pass rate are not used")
     pass_high: float = Field(1.0, ge=0, le=1, description="problems above this measured pass rate are not used")

@@ -101,7 +101,14 @@ def label_stage(config: Config, run: Run) -> None:
         print(f"data: {stage.path} is finished")
         return
     data = config.data
-    settings = LabelSettings(data.label_rule, data.label_sources, data.min_support, data.after_error)
+    settings = LabelSettings(
+        rule=data.label_rule,
+        sources=data.label_sources,
+        min_support=data.min_support,
+        after_error=data.after_error,
+        false_in_correct=data.false_in_correct,
+        min_share=data.min_share,
+    )
     labelled, summary = label_paths(read_records(sampled.file("paths.jsonl"), Path.from_row), settings)
     if not labelled:
         raise InputError(f"{stage.path}: no path could be labelled; left out: {dict(summary.left_out)}")

@@ -67,6 +67,7 @@ def trainer_arguments(config: Config, folder: Path, world_size: int = 1) -> GRPO
         greater_is_better=True,
         logging_steps=updates,
         disable_tqdm=True,
+        gradient_checkpointing=ppo.gradient_checkpointing,
         bf16=config.base.dtype == "bfloat16",
         use_cpu=not torch.cuda.is_available(),
         dataloader_pin_memory=torch.cuda.is_available(),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 from transformers import TrainerCallback
 
 from common.config import Config
@@ -29,7 +30,7 @@ from data_gen.engines import make_engine
 from data_gen.steps import build_paths
 from policy.arguments import monitor_limits, policy_settings, trainer_arguments
 from policy.rollouts import Score
-from policy.trainer import ProcessPPOTrainer, last_complete_checkpoint
+from policy.trainer import ProcessPPOTrainer, last_complete_checkpoint, print_note
 from prm.score import PRMScorer
 
 
@@ -86,6 +87,11 @@ class MetricsLog(TrainerCallback):
     def drop_after(self, step: int) -> None:
         rows = [row for row in self.stage.metrics() if row["step"] <= step]
         write_atomic(self.stage.file("metrics.jsonl"), "".join(json.dumps(row) + "\n" for row in rows))
+
+    def announce(self, update: int, line: str) -> None:
+        """Write an alarm, a change of kl_coef or a stop to the log and above the bar."""
+        tqdm.write(f"ppo: update {update}: {line}")
+        self.stage.log({"step": update, "alarms": line})
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         if logs and state.is_world_process_zero and "train_runtime" not in logs:
@@ -156,6 +162,7 @@ def build_trainer(
     folder: Path,
     is_first_round: bool = True,
     callbacks: Sequence[TrainerCallback] = (),
+    announce: Callable[[int, str], None] = print_note,
 ) -> tuple[ProcessPPOTrainer, Any]:
     """Return the trainer of a round and its tokenizer.
 
@@ -189,6 +196,7 @@ def build_trainer(
         base_model=None if is_base_reference else base,
         evaluate_policy=validation(config, checked, engine, encode, grade),
         callbacks=list(callbacks),
+        announce=announce,
     )
     return trainer, tokenizer
 
@@ -215,6 +223,7 @@ def train_stage(config: Config, run: Run) -> None:
         folder=stage.file("checkpoints"),
         is_first_round=run.round == 0,
         callbacks=[log],
+        announce=log.announce,
     )
     StageBar.attach(trainer, "ppo", SHOWN, EVALUATED)
     hash_before = scorer.weights_hash() if scorer else None

@@ -53,6 +53,11 @@ from policy.upkeep import NonFiniteUpdates, TrainerUpkeep, last_complete_checkpo
 __all__ = ["NonFiniteUpdates", "ProcessPPOTrainer", "last_complete_checkpoint"]
 
 
+def print_note(update: int, line: str) -> None:
+    """Print an alarm or a stop."""
+    print(f"update {update}: {line}", flush=True)
+
+
 class ProcessPPOTrainer(TrainerUpkeep):
     """Trains a policy on process and outcome rewards; see the module's docstring and ``policy.advantages``.
 
@@ -72,6 +77,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         base_model: KL to it is logged too, None when it is the reference.
         evaluate_policy: called with the unwrapped policy in evaluation mode, on every rank, when TRL's
             ``eval_strategy`` asks; returns metrics that hold ``accuracy`` in [0, 1] (becomes ``eval_accuracy``).
+        announce: is told (update, line) of every alarm, change of kl_coef, and stop.
     """
 
     def __init__(
@@ -90,6 +96,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         reference: PreTrainedModel | None = None,
         base_model: PreTrainedModel | None = None,
         evaluate_policy: Callable[[Any], dict[str, float]] | None = None,
+        announce: Callable[[int, str], None] = print_note,
         callbacks: list[Any] | None = None,
         optimizers: tuple[Any, Any] = (None, None),
     ) -> None:
@@ -98,7 +105,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         if args.eval_strategy != "no" and evaluate_policy is None:
             raise ValueError(f"policy trainer: eval_strategy = {args.eval_strategy!r} needs evaluate_policy")
         self.settings, self.sampler, self.grade, self.score = settings, sampler, grade, score
-        self.evaluate_policy = evaluate_policy
+        self.evaluate_policy, self.announce = evaluate_policy, announce
         self.monitors = Monitors(limits or Limits(), args.beta)
         self.moving_average = MovingAverage.create(settings.max_step_positions, settings.baseline_momentum)
         self.known_theorems: set[str] = set()

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -43,6 +44,7 @@ class TrainerUpkeep(GRPOTrainer):
     Attributes:
         settings, monitors, moving_average, known_theorems: state of the run; checkpoints hold all but ``settings``.
         evaluate_policy: returns metrics with ``accuracy``.
+        announce: is told (update, line) of every alarm, change of kl_coef, and stop.
         skipped_updates, skipped_in_a_row: updates dropped because of a non-finite loss or gradient.
     """
 
@@ -51,6 +53,7 @@ class TrainerUpkeep(GRPOTrainer):
     moving_average: MovingAverage
     known_theorems: set[str]
     evaluate_policy: Any
+    announce: Callable[[int, str], None]
     control: Any
     ref_model: Any
     _buffered_inputs: Any
@@ -160,7 +163,7 @@ class TrainerUpkeep(GRPOTrainer):
 
     def _say(self, line: str) -> None:
         if self.accelerator.is_main_process:
-            print(f"update {self.state.global_step}: {line}", flush=True)
+            self.announce(self.state.global_step, line)
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> dict:
         """Call ``evaluate_policy`` with a forked random state; see the class."""
