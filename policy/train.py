@@ -26,10 +26,10 @@ from common.progress import StageBar
 from common.prompts import PromptTemplate
 from common.records import Problem, Verdict
 from common.runs import Run, StageFolder, read_records, write_atomic
-from data_gen.engines import make_engine
+from data_gen.engines import Completion, Engine, make_engine
 from data_gen.steps import build_paths
 from policy.arguments import monitor_limits, policy_settings, trainer_arguments
-from policy.rollouts import Score
+from policy.rollouts import Sampler, Score
 from policy.trainer import ProcessPPOTrainer, last_complete_checkpoint, print_note
 from prm.score import PRMScorer
 
@@ -78,6 +78,18 @@ def training_problems(config: Config, run: Run) -> list[Problem]:
     return kept
 
 
+@dataclasses.dataclass(frozen=True)
+class StoppingSampler:
+    """An engine whose completions end at the configured stop strings."""
+
+    engine: Engine
+    stop: tuple[str, ...]
+
+    def sample(self, prompts: Sequence[Sequence[int]], **settings: Any) -> list[list[Completion]]:
+        """See ``data_gen.engines.Engine.sample``."""
+        return self.engine.sample(prompts, stop=self.stop, **settings)
+
+
 class MetricsLog(TrainerCallback):
     """Appends each logged row to the stage's ``metrics.jsonl``; a resumed run drops rows after its checkpoint."""
 
@@ -105,7 +117,7 @@ def _finite(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def validation(
-    config: Config, problems: Sequence[Problem], engine: Any, encode: Callable[[str], Sequence[int]], grade: Any
+    config: Config, problems: Sequence[Problem], sampler: Sampler, encode: Callable[[str], Sequence[int]], grade: Any
 ) -> Callable[[Any], dict[str, float]]:
     """Return the function that measures a policy on the validation problems.
 
@@ -115,7 +127,7 @@ def validation(
     prompts = [list(encode(problem.text)) for problem in problems]
 
     def share_correct(n: int, temperature: float) -> tuple[float, float]:
-        groups = engine.sample(
+        groups = sampler.sample(
             prompts, n=n, temperature=temperature, max_new_tokens=config.data.max_new_tokens, seed=config.seed
         )
         flat = [(p, c) for p, group in zip(problems, groups, strict=True) for c in group]
@@ -178,6 +190,7 @@ def build_trainer(
     model = load_policy(start, config.base.dtype)
     encode = functools.partial(PromptTemplate.from_config(config.base).ids, tokenizer=tokenizer)
     engine = make_engine("transformers", model=model, tokenizer=tokenizer, max_rows=config.data.max_batch_rows)
+    sampler = StoppingSampler(engine, config.base.stop)
     grade = functools.partial(build_paths, tokenizer=tokenizer, stop=config.base.stop)
     base = None if is_first_round else load_policy(config.base.model, config.base.dtype)
     is_base_reference = config.ppo.reference == "base"
@@ -187,14 +200,14 @@ def build_trainer(
         problems=problems,
         encode_prompt=encode,
         processing_class=tokenizer,
-        sampler=engine,
+        sampler=sampler,
         grade=grade,
         score=score,
         settings=dataclasses.replace(policy_settings(config), process_weight=process_weight),
         limits=monitor_limits(config),
         reference=base if is_base_reference else None,
         base_model=None if is_base_reference else base,
-        evaluate_policy=validation(config, checked, engine, encode, grade),
+        evaluate_policy=validation(config, checked, sampler, encode, grade),
         callbacks=list(callbacks),
         announce=announce,
     )
