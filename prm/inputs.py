@@ -32,6 +32,7 @@ class PRMInput:
         dropped_steps: number of steps lost because ``max_length`` cuts their end; they are the path's last ones.
         labels: one for each kept step, 0..1 (1 = right, soft values allowed) or ``IGNORED``; None when unlabelled.
         problem_id: what held-out splits group by.
+        prompt_length: number of prompt tokens at the start of ``token_ids``; the first step begins there.
     """
 
     token_ids: tuple[int, ...]
@@ -39,6 +40,7 @@ class PRMInput:
     dropped_steps: int = 0
     labels: tuple[float, ...] | None = None
     problem_id: str = ""
+    prompt_length: int = 0
 
     @property
     def has_label(self) -> bool:
@@ -57,6 +59,8 @@ class PRMBatch:
         is_step_BS: True = a real step.
         labels_BS: 0..1 or ``IGNORED``; ``IGNORED`` where ``is_step_BS`` is False. Never bool: -100 would become True
             (trl#2127).
+        right_token_weights_BT: 1 / (tokens of the step) at each token of a step labelled right (above 0.5), separator
+            in front included; 0 elsewhere. Sums to the number of right steps.
     """
 
     input_ids_BT: Int[Tensor, "paths tokens"]
@@ -64,6 +68,7 @@ class PRMBatch:
     step_positions_BS: Int[Tensor, "paths steps"]
     is_step_BS: Bool[Tensor, "paths steps"]
     labels_BS: Float[Tensor, "paths steps"]
+    right_token_weights_BT: Float[Tensor, "paths tokens"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +124,7 @@ def prm_input(
         dropped_steps=len(positions) - len(kept),
         labels=None if labels is None else tuple(labels[: len(kept)]),
         problem_id=problem_id,
+        prompt_length=min(len(prompt_ids), end),
     )
 
 
@@ -246,6 +252,7 @@ def collate(inputs: Sequence[PRMInput], pad_id: int, *, needs_label: bool = Fals
     positions = torch.zeros((len(inputs), most_steps), dtype=torch.int64)
     is_step = torch.zeros((len(inputs), most_steps), dtype=torch.bool)
     labels = torch.full((len(inputs), most_steps), float(IGNORED), dtype=torch.float32)
+    right_token_weights = torch.zeros((len(inputs), longest), dtype=torch.float32)
     for row, one in enumerate(inputs):
         tokens, steps = len(one.token_ids), len(one.step_positions)
         input_ids[row, :tokens] = torch.tensor(one.token_ids, dtype=torch.int64)
@@ -254,7 +261,12 @@ def collate(inputs: Sequence[PRMInput], pad_id: int, *, needs_label: bool = Fals
         is_step[row, :steps] = True
         if one.labels is not None:
             labels[row, :steps] = torch.tensor(one.labels, dtype=torch.float32)
-    return PRMBatch(input_ids, attention_mask, positions, is_step, labels)
+            start = one.prompt_length
+            for position, label in zip(one.step_positions, one.labels, strict=True):
+                if label > 0.5:
+                    right_token_weights[row, start : position + 1] = 1 / (position + 1 - start)
+                start = position + 1
+    return PRMBatch(input_ids, attention_mask, positions, is_step, labels, right_token_weights)
 
 
 @dataclasses.dataclass(frozen=True)

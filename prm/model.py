@@ -14,8 +14,9 @@ import pathlib
 from typing import Literal
 
 import torch
-from torch import nn
-from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClassification, PreTrainedModel
 
 from common.errors import InputError
 from common.models import locate, weights_hash
@@ -75,6 +76,12 @@ def build_prm(
                 torch.zeros(weight.shape) if is_bias else torch.randn(weight.shape, generator=generator) * head_std
             )
     return model
+
+
+def policy_lm_head(policy: str | os.PathLike[str]) -> Float[Tensor, "vocabulary hidden"]:
+    """The policy's output embedding, for ``prm.objective.right_step_loss``; no gradient reaches it."""
+    model = AutoModelForCausalLM.from_pretrained(locate(str(policy)), dtype=torch.float32)
+    return model.get_output_embeddings().weight.detach().clone()
 
 
 def head_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:

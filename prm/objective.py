@@ -66,3 +66,30 @@ def step_loss(
         losses = losses * (targets - torch.sigmoid(logits)).abs().pow(focal_gamma)
     # an empty selection still has to hang on the graph, or ranks would wait for its gradient
     return losses.sum() / window.to(losses.device) + 0.0 * logits_BS[~counted].nan_to_num(0.0, 0.0, 0.0).sum()
+
+
+def right_step_loss(
+    hidden_BTH: Float[Tensor, "paths tokens hidden"],
+    lm_head_VH: Float[Tensor, "vocabulary hidden"],
+    input_ids_BT: Int[Tensor, "paths tokens"],
+    right_token_weights_BT: Float[Tensor, "paths tokens"],
+    *,
+    steps_in_window: float | Tensor,
+) -> Float[Tensor, ""]:
+    """Next-token cross entropy on the steps labelled right: ``1/N * sum_t w_t * -log softmax(W h_{t-1})[x_t]``, nats.
+
+    Each right step counts its mean over its own tokens (w_t = 1 / tokens of the step), so long steps weigh no more than
+    short ones; N is the number of labelled steps of the window, as in ``step_loss``. It keeps the backbone able to
+    write right steps while the head learns to tell them from wrong ones: Yang et al. 2024 (arXiv:2406.10216), the
+    "SFT regularisation" of reward models, on steps instead of answers.
+
+    Args:
+        hidden_BTH: last hidden states after the final norm.
+        lm_head_VH: the policy's output embedding, held fixed.
+        right_token_weights_BT: see ``prm.inputs.PRMBatch``; the first token of a row has no predecessor and no weight.
+    """
+    weights = right_token_weights_BT[:, 1:]
+    counted = weights > 0
+    logits = hidden_BTH[:, :-1][counted].float() @ lm_head_VH.float().T
+    losses = F.cross_entropy(logits, input_ids_BT[:, 1:][counted], reduction="none")
+    return (losses * weights[counted]).sum() / torch.as_tensor(steps_in_window).to(losses.device)

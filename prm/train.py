@@ -19,14 +19,16 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
 from transformers import EarlyStoppingCallback, PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
 
 from common.errors import InputError
+from common.records import IGNORED
 from prm.inputs import PRMBatch, PRMInput, collate
 from prm.model import Calibration, merge_lora, set_trainable, with_lora
-from prm.objective import gather_steps, step_loss
+from prm.objective import gather_steps, right_step_loss, step_loss
 from prm.score import PRMQuality, calibrate, measure_quality, score_logits, to_probabilities
 from prm.training_set import LengthGrouped, stable_hash, training_view
 
@@ -47,6 +49,7 @@ class FitSettings:
         weight_decay, max_grad_norm: AdamW's decay, and the limit of the gradient's norm.
         steps_after_error: wrong paths are cut this many steps behind their first error, see
             ``prm.training_set``; None keeps them whole. Held-out paths are never cut.
+        lm_weight: of ``prm.objective.right_step_loss`` against the loss of the steps; needs ``lm_head_VH``.
         wrong_weight, focal_gamma: see ``prm.objective.step_loss``.
         select_by: what held-out figure picks the epoch that is kept.
         patience: epochs without a better held-out figure before a stage stops; None never stops early.
@@ -67,6 +70,7 @@ class FitSettings:
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
     steps_after_error: int | None = 1
+    lm_weight: float = 0.0
     wrong_weight: float = 1.0
     focal_gamma: float = 0.0
     select_by: Literal["first_error_f1", "loss"] = "first_error_f1"
@@ -125,6 +129,7 @@ def fit_prm(
     settings: FitSettings,
     folder: str | pathlib.Path,
     *,
+    lm_head_VH: Float[Tensor, "vocabulary hidden"] | None = None,
     pad_id: int = 0,
     callbacks: Sequence[TrainerCallback] = (),
     show_progress: bool = False,
@@ -137,16 +142,19 @@ def fit_prm(
         model: from ``prm.model.build_prm``, or an earlier round's PRM.
         train, held_out: labelled inputs; they should not share problems (``split_by_problem``).
         folder: where the stages keep checkpoints; ``prm.model.save_prm`` writes the result elsewhere.
+        lm_head_VH: the policy's output embedding (``prm.model.policy_lm_head``), needed when ``lm_weight`` > 0.
         pad_id: any valid id.
         callbacks: more callbacks for both stages, e.g. one that writes each logged row.
 
     Raises:
-        InputError: no training path, or no held-out path, has a label.
+        InputError: no training path, or no held-out path, has a label; or ``lm_weight`` > 0 without ``lm_head_VH``.
     """
     train = [one for one in train if one.has_label]
     held_out = [one for one in held_out if one.has_label]
     if not train or not held_out:
         raise InputError(f"{len(train)} training and {len(held_out)} held-out paths have labels; wanted some of each")
+    if settings.lm_weight > 0 and lm_head_VH is None:
+        raise InputError(f"lm_weight = {settings.lm_weight} needs the policy's output embedding, lm_head_VH")
     distinct = training_view(train, steps_after_error=settings.steps_after_error)
     tokens = settings.max_eval_tokens
     quality = {"before": _quality(model, held_out, tokens, pad_id)}
@@ -155,7 +163,7 @@ def fit_prm(
         if epochs > 0:
             stage_folder = pathlib.Path(folder) / part
             model, rows = _run_stage(
-                model, part, distinct, held_out, settings, stage_folder, pad_id, callbacks, show_progress
+                model, part, distinct, held_out, settings, stage_folder, lm_head_VH, pad_id, callbacks, show_progress
             )
             history += [{"part": part, **row} for row in rows]
             quality[part] = _quality(model, held_out, tokens, pad_id)
@@ -168,10 +176,18 @@ def fit_prm(
 class PRMTrainer(Trainer):
     """``Trainer`` whose loss, batch order and evaluation are those of a PRM (see the module's docstring)."""
 
-    def __init__(self, *, settings: FitSettings, pad_id: int, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        settings: FitSettings,
+        pad_id: int,
+        lm_head_VH: Float[Tensor, "vocabulary hidden"] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(data_collator=lambda inputs: _tensors(collate(inputs, pad_id, needs_label=True)), **kwargs)
         self.settings = settings
         self.pad_id = pad_id
+        self.lm_head_VH = lm_head_VH.to(self.args.device) if lm_head_VH is not None and settings.lm_weight else None
         self.model_accepts_loss_kwargs = True  # makes Trainer count the labels of the whole window for us
         self.loss_is_scaled_for_ga = True
 
@@ -182,14 +198,27 @@ class PRMTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
-        outputs = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
+        outputs = model(
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            output_hidden_states=self.lm_head_VH is not None,
+        )
+        window = inputs["labels"].ne(IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
         loss = step_loss(
             gather_steps(outputs.logits[..., 0], inputs["step_positions"]),
             inputs["labels"],
-            steps_in_window=num_items_in_batch,
+            steps_in_window=window,
             wrong_weight=self.settings.wrong_weight,
             focal_gamma=self.settings.focal_gamma,
         )
+        if self.lm_head_VH is not None:
+            loss = loss + self.settings.lm_weight * right_step_loss(
+                outputs.hidden_states[-1],
+                self.lm_head_VH,
+                inputs["input_ids"],
+                inputs["right_token_weights"],
+                steps_in_window=window,
+            )
         # ranks average gradients, the window's steps are counted over all ranks
         loss = loss * self.accelerator.num_processes
         return (loss, outputs) if return_outputs else loss
@@ -221,6 +250,7 @@ def _run_stage(
     held_out: Sequence[PRMInput],
     settings: FitSettings,
     folder: pathlib.Path,
+    lm_head_VH: Float[Tensor, "vocabulary hidden"] | None,
     pad_id: int,
     callbacks: Sequence[TrainerCallback],
     show_progress: bool,
@@ -236,6 +266,7 @@ def _run_stage(
     stop = [] if settings.patience is None else [EarlyStoppingCallback(settings.patience)]
     trainer = PRMTrainer(
         settings=settings,
+        lm_head_VH=lm_head_VH if part == "all" else None,  # a frozen backbone learns nothing from it
         pad_id=pad_id,
         model=trained,
         args=_arguments(part, settings, folder, show_progress),
@@ -306,6 +337,7 @@ def _tensors(batch: PRMBatch) -> dict[str, torch.Tensor]:
         "attention_mask": batch.attention_mask_BT,
         "step_positions": batch.step_positions_BS,
         "labels": batch.labels_BS,
+        "right_token_weights": batch.right_token_weights_BT,
     }
 
 

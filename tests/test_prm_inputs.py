@@ -177,8 +177,17 @@ def test_collate_by_hand_and_padding_is_told_by_length() -> None:
     assert batch.step_positions_BS.tolist() == [[2, 4], [1, 0]]
     assert batch.is_step_BS.tolist() == [[True, True], [True, False]]
     assert batch.labels_BS.tolist() == [[1, 0], [0.5, IGNORED]]
+    # the first step of the long path is right: its one token; the soft half and the wrong step count nothing
+    assert batch.right_token_weights_BT.tolist() == [[0, 0, 1, 0, 0], [0, 0, 0, 0, 0]]
     with pytest.raises(ValueError, match="no path"):
         collate([], pad_id=0)
+
+
+def test_right_steps_share_their_weight_among_their_tokens() -> None:
+    batch = collate([three_steps(labels=[1, 0, 0.9])], pad_id=0)
+    # prompt of 2, step of 3; separator and step of 1 (wrong); separator and step of 2
+    third = [pytest.approx(1 / 3)] * 3
+    assert batch.right_token_weights_BT.tolist() == [[0, 0, *third, 0, 0, *third]]
 
 
 def test_slow_tokenizers_are_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from common.records import IGNORED
-from prm.objective import NonFiniteLoss, gather_steps, step_loss
+from prm.objective import NonFiniteLoss, gather_steps, right_step_loss, step_loss
 
 
 def softplus(x: float) -> float:
@@ -102,3 +102,24 @@ def test_soft_label_minimum_is_the_label() -> None:
     grid = torch.linspace(-3, 3, 601)
     losses = torch.stack([step_loss(z.reshape(1, 1), torch.tensor([[0.8]])) for z in grid])
     assert torch.sigmoid(grid[losses.argmin()]).item() == pytest.approx(0.8, abs=0.01)
+
+
+def test_next_token_loss_of_right_steps_by_hand() -> None:
+    """Two tokens of vocabulary, identity head: hidden states are the logits of the token behind them."""
+    hidden = torch.tensor([[[1.0, 0.0], [0.0, 3.0], [2.0, 2.0], [9.0, 9.0]]])
+    ids = torch.tensor([[0, 1, 0, 1]])
+    weights = torch.tensor([[0.0, 0.5, 0.5, 0.0]])  # one right step made of tokens 1 and 2
+    expected = (0.5 * softplus(1.0) + 0.5 * softplus(3.0)) / 4
+    loss = right_step_loss(hidden, torch.eye(2), ids, weights, steps_in_window=4)
+    assert loss.item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_tokens_without_weight_get_no_next_token_gradient() -> None:
+    hidden = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    ids = torch.tensor([[0, 1, 2, 3, 0], [1, 1, 1, 1, 1]])
+    weights = torch.zeros(2, 5)
+    weights[0, 2] = 1.0
+    right_step_loss(hidden, torch.randn(4, 3), ids, weights, steps_in_window=1).backward()
+    assert hidden.grad.abs().sum(-1).nonzero().tolist() == [[0, 1]]  # the state in front of token 2
+    empty = right_step_loss(hidden, torch.randn(4, 3), ids, torch.zeros(2, 5), steps_in_window=1)
+    assert empty.item() == 0.0

@@ -13,8 +13,9 @@ from transformers import TrainerCallback
 
 from common.errors import InputError
 from common.models import weights_hash
-from prm.inputs import PRMInput
-from prm.model import build_prm, head_parameters
+from prm.inputs import PRMInput, collate
+from prm.model import build_prm, head_parameters, policy_lm_head
+from prm.objective import right_step_loss
 from prm.score import score_paths
 from prm.train import FitSettings, fit_prm, newest_checkpoint, split_by_problem
 
@@ -37,7 +38,7 @@ def assert_equal_weights(ours: torch.nn.Module, theirs: torch.nn.Module, toleran
 
 def test_overfits_64_paths(policy: Path, tmp_path: Path) -> None:
     inputs = toy_inputs(64, steps=3)
-    settings = FitSettings(head_epochs=1, epochs=40, batch_paths=8, learning_rate=3e-3, select_by="loss")
+    settings = FitSettings(head_epochs=1, epochs=20, batch_paths=8, learning_rate=6e-3, select_by="loss")
     _, report = fit_prm(build_prm(policy), inputs, inputs, settings, tmp_path / "fit")
     assert report.quality["before"].first_error.f1 < 0.6
     assert report.quality["calibrated"].first_error.f1 > 0.95
@@ -134,6 +135,26 @@ def test_lora_fit_gives_a_plain_model(policy: Path, tmp_path: Path) -> None:
     assert report.quality["all"].loss < report.quality["head"].loss < report.quality["before"].loss
 
 
+def test_next_token_loss_keeps_right_steps_likely(policy: Path, tmp_path: Path) -> None:
+    """With it the backbone writes right steps better than without; the head still learns."""
+    inputs, lm_head = toy_inputs(64), policy_lm_head(policy)
+    batch = collate(inputs, pad_id=0)
+    losses = []
+    for weight in (0.0, 1.0):
+        settings = dataclasses.replace(QUICK, epochs=6, learning_rate=3e-3, lm_weight=weight, select_by="loss")
+        model, report = fit_prm(
+            build_prm(policy), inputs, inputs, settings, tmp_path / f"fit-{weight}", lm_head_VH=lm_head
+        )
+        assert report.quality["all"].loss < report.quality["before"].loss
+        with torch.no_grad():
+            hidden = model.eval().base_model(batch.input_ids_BT).last_hidden_state
+        weights = batch.right_token_weights_BT
+        losses.append(right_step_loss(hidden, lm_head, batch.input_ids_BT, weights, steps_in_window=1).item())
+    assert losses[1] < 0.95 * losses[0]
+    with pytest.raises(InputError, match="lm_head_VH"):
+        fit_prm(build_prm(policy), inputs, inputs, settings, tmp_path / "none")
+
+
 def test_held_out_problems_share_no_path_with_training() -> None:
     inputs = toy_inputs(100, problems=20)
     train, held_out = split_by_problem(inputs, 0.2, seed=3)
@@ -157,7 +178,9 @@ def test_training_ignores_what_is_labelled_ignored(policy: Path, tmp_path: Path)
     inputs = [one for one in toy_inputs(80) if len(one.step_positions) >= 3][:32]
     masked = [dataclasses.replace(one, labels=(*one.labels[:2], *(-100.0,) * (len(one.labels) - 2))) for one in inputs]
     short = [
-        PRMInput(one.token_ids[: one.step_positions[1] + 1], one.step_positions[:2], 0, one.labels[:2], one.problem_id)
+        PRMInput(
+            one.token_ids[: one.step_positions[1] + 1], one.step_positions[:2], 0, one.labels[:2], one.problem_id, 2
+        )
         for one in inputs
     ]
     held_out = toy_inputs(16, seed=1)
