@@ -38,7 +38,7 @@ def assert_equal_weights(ours: torch.nn.Module, theirs: torch.nn.Module, toleran
 
 def test_overfits_64_paths(policy: Path, tmp_path: Path) -> None:
     inputs = toy_inputs(64, steps=3)
-    settings = FitSettings(head_epochs=1, epochs=20, batch_paths=8, learning_rate=6e-3, select_by="loss")
+    settings = FitSettings(head_epochs=1, epochs=32, batch_paths=8, learning_rate=3e-3, select_by="loss")
     _, report = fit_prm(build_prm(policy), inputs, inputs, settings, tmp_path / "fit")
     assert report.quality["before"].first_error.f1 < 0.6
     assert report.quality["calibrated"].first_error.f1 > 0.95
