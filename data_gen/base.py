@@ -22,7 +22,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from data_gen.base_eval import measure
-from data_gen.synthetic import CATALOGUE, completion
+from data_gen.synthetic import CATALOGUE, Solution, completion
 from data_gen.synthetic.corpus import stream
 
 EOS, PAD = "<eos>", "<pad>"
@@ -46,7 +46,11 @@ class Recipe:
         short_share: share of the schedule, at its start, that has problems of at most ``short_level`` steps only.
         clean_share: share of the schedule in which habits show with ``clean_habits`` times their probability.
         clean_habits: factor in [0, 1].
+        after_error: weight in the loss of the tokens after a solution's first wrong step (other tokens: 1).
         level_weights: relative frequency of each number of steps in the corpus.
+        kind_weights: relative frequency of each kind in the corpus.
+        sharpen: temperature in (0, 1] built into the trained weights (the last norm is divided by it), so that
+            sampling at temperature 1 leaves out much of the plain mistakes and little of the habits.
     """
 
     seed: int = 17
@@ -67,19 +71,24 @@ class Recipe:
     short_level: int = 5
     clean_share: float = 0.62
     clean_habits: float = 0.1
+    after_error: float = 0.3
     level_weights: dict[int, float] = dataclasses.field(
-        default_factory=lambda: (
-            {2: 3, 3: 3, 4: 3, 5: 2, 6: 2, 7: 1.5, 8: 1.5, 9: 1, 10: 1} | dict.fromkeys(range(11, 17), 0.12)
-        )
+        default_factory=lambda: {2: 3, 3: 3, 4: 3, 5: 2, 6: 2, 7: 1.5, 8: 1.5, 9: 1, 10: 1}
     )
+    kind_weights: dict[str, float] = dataclasses.field(
+        default_factory=lambda: {"chain": 1.0, "equation": 1.2, "fraction": 1.1, "word": 1.0, "number": 0.7}
+    )
+    sharpen: float = 0.7
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """Token ids of one prompt and completion (end token included), and the length of the prompt."""
+    """Token ids of one prompt and completion (end token included), the length of the prompt, and where the first
+    wrong step ends (the number of tokens up to there; all of them for a right solution)."""
 
     ids: list[int]
     prompt_length: int
+    error_end: int
 
 
 def train_tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
@@ -128,27 +137,40 @@ def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCau
     return LlamaForCausalLM(config)
 
 
-def encode(tokenizer: PreTrainedTokenizerFast, pairs: Sequence[tuple[str, str]]) -> list[Row]:
-    """Return the rows of (prompt, completion) texts, each part encoded on its own as sampling does."""
-    prompts = tokenizer([prompt for prompt, _ in pairs], add_special_tokens=False)["input_ids"]
-    answers = tokenizer([text for _, text in pairs], add_special_tokens=False)["input_ids"]
-    end = [tokenizer.eos_token_id]
-    return [Row(prompt + answer + end, len(prompt)) for prompt, answer in zip(prompts, answers, strict=True)]
+def encode(tokenizer: PreTrainedTokenizerFast, pairs: Sequence[tuple[str, Solution]]) -> list[Row]:
+    """Return the rows of (problem text, solution), prompt and completion encoded on their own as sampling does."""
+
+    def ids(texts: list[str]) -> list[list[int]]:
+        return tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+
+    prompts = ids([text + "\n" for text, _ in pairs])
+    answers = ids([completion(solution) for _, solution in pairs])
+    newline = ids(["\n"])[0][0]
+    rows = []
+    for prompt, answer, (_, solution) in zip(prompts, answers, pairs, strict=True):
+        row = [*prompt, *answer, tokenizer.eos_token_id]
+        wrong = next((index for index, habit in enumerate(solution.habits) if habit), None)
+        ends = [place + 1 for place, token in enumerate(row) if token == newline][1:]
+        rows.append(Row(row, len(prompt), len(row) if wrong is None else ends[wrong]))
+    return rows
+
+
+Batch = tuple[Tensor, Tensor, Tensor]
+"""(input_ids_BT, targets_BT, weights_BT): targets are the inputs one token later, ``IGNORED_TARGET`` on prompt and
+padding; weights are those of the loss."""
 
 
 def batches(
     recipe: Recipe, tokenizer: PreTrainedTokenizerFast, seed: int, habits: float, highest: int, chunk: int = 4096
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (input_ids_BT, targets_BT) without end: rows of like length together, right padding; targets are shifted
-    by one and ``IGNORED_TARGET`` on prompt and padding. ``habits`` multiplies the catalogue's probabilities,
-    ``highest`` is the highest level."""
+) -> Iterator[Batch]:
+    """Yield batches without end: rows of like length together, padded on the right. ``habits`` multiplies the
+    catalogue's probabilities, ``highest`` is the highest level."""
     probabilities = {name: habit.probability * habits for name, habit in CATALOGUE.items()}
     weights = {level: weight for level, weight in recipe.level_weights.items() if level <= highest}
-    source = stream(seed, weights, probabilities)
+    source = stream(seed, weights, recipe.kind_weights, probabilities)
     rng = random.Random(seed)
     while True:
-        drawn = [next(source) for _ in range(chunk)]
-        rows = encode(tokenizer, [(text + "\n", completion(solution)) for text, solution in drawn])
+        rows = encode(tokenizer, [next(source) for _ in range(chunk)])
         rows.sort(key=lambda row: -len(row.ids))
         groups, start = [], 0
         while start < len(rows):
@@ -159,16 +181,18 @@ def batches(
             start += count
         rng.shuffle(groups)
         for width, group in groups:
-            yield _collate(group, width, tokenizer.pad_token_id)
+            yield _collate(group, width, tokenizer.pad_token_id, recipe.after_error)
 
 
-def _collate(rows: list[Row], width: int, pad: int) -> tuple[Tensor, Tensor]:
+def _collate(rows: list[Row], width: int, pad: int, after_error: float) -> Batch:
     inputs = torch.full((len(rows), width), pad)
     targets = torch.full((len(rows), width), IGNORED_TARGET)
+    weights = torch.ones(len(rows), width)
     for index, row in enumerate(rows):
         inputs[index, : len(row.ids) - 1] = torch.tensor(row.ids[:-1])
         targets[index, row.prompt_length - 1 : len(row.ids) - 1] = torch.tensor(row.ids[row.prompt_length :])
-    return inputs, targets
+        weights[index, row.error_end - 1 :] = after_error
+    return inputs, targets, weights
 
 
 def rate(progress: float, step: int, recipe: Recipe) -> float:
@@ -194,7 +218,7 @@ def optimisers_of(recipe: Recipe, model: LlamaForCausalLM) -> list[torch.optim.O
 
 def train(recipe: Recipe, out: Path, minutes: float | None) -> dict[str, float]:
     """Train, save tokenizer and weights in ``out`` (now and then, and at the end); return counts and times."""
-    sample = stream(recipe.seed, recipe.level_weights)
+    sample = stream(recipe.seed, recipe.level_weights, recipe.kind_weights)
     texts = [f"{text}\n{completion(solution)}" for text, solution in (next(sample) for _ in range(4000))]
     tokenizer = train_tokenizer(texts, recipe.vocabulary)
     tokenizer.save_pretrained(out)
@@ -209,16 +233,16 @@ def train(recipe: Recipe, out: Path, minutes: float | None) -> dict[str, float]:
     start, seen, running, saved = time.time(), 0, 0.0, time.time()
     step, progress = 0, 0.0
     while progress < 1.0:
-        inputs, targets = next(next(phase for until, phase in phases if progress < until))
+        batch = next(next(phase for until, phase in phases if progress < until))
         for group in (group for optimiser in optimisers for group in optimiser.param_groups):
             group["lr"] = group["peak"] * rate(progress, step, recipe)
-        loss = loss_of(model, inputs, targets)
+        loss = loss_of(model, batch)
         model.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimiser in optimisers:
             optimiser.step()
-        seen += inputs.numel()
+        seen += batch[0].numel()
         running = loss.item() if step == 0 else 0.98 * running + 0.02 * loss.item()
         step += 1
         elapsed = time.time() - start
@@ -231,17 +255,21 @@ def train(recipe: Recipe, out: Path, minutes: float | None) -> dict[str, float]:
         if time.time() - saved > 180:
             model.save_pretrained(out)
             saved = time.time()
+    with torch.no_grad():
+        model.model.norm.weight.div_(recipe.sharpen)
     model.save_pretrained(out)
     return {"steps": step, "tokens": seen, "seconds": round(time.time() - start), "loss": round(running, 4)}
 
 
-def loss_of(model: LlamaForCausalLM, inputs_BT: Tensor, targets_BT: Tensor) -> Tensor:
-    """Return the mean cross-entropy in nats over the targets that count; bfloat16 products, float32 weights."""
+def loss_of(model: LlamaForCausalLM, batch: Batch) -> Tensor:
+    """Return the weighted mean cross-entropy in nats a target that counts; bfloat16 products, float32 weights."""
+    inputs_BT, targets_BT, weights_BT = batch
     with torch.autocast("cpu", torch.bfloat16):
         logits_BTV = model(input_ids=inputs_BT).logits
-    return torch.nn.functional.cross_entropy(
-        logits_BTV.float().flatten(0, 1), targets_BT.flatten(), ignore_index=IGNORED_TARGET
-    )
+    flat = logits_BTV.float().flatten(0, 1), targets_BT.flatten()
+    losses = torch.nn.functional.cross_entropy(*flat, ignore_index=IGNORED_TARGET, reduction="none")
+    counted = weights_BT.flatten() * (flat[1] != IGNORED_TARGET)
+    return (losses * counted).sum() / counted.sum()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

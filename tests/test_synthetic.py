@@ -73,10 +73,8 @@ def test_word_answers_by_hand():
 
 
 def test_splits_are_disjoint_after_renaming_and_hold_no_duplicate():
-    texts = {
-        split: [renamed(p.text) for seed in (1, 1) for p in generate(split, seed, 600, levels=range(2, 7))][:600]
-        for split in ("train", "validation", "test")
-    }
+    splits = ("train", "validation", "test")
+    texts = {split: [renamed(p.text) for p in generate(split, 1, 400, levels=range(2, 6))] for split in splits}
     for split, own in texts.items():
         assert len(own) == len(set(own)), split
     assert not set(texts["train"]) & set(texts["validation"])
@@ -118,8 +116,8 @@ def test_wrong_arguments_are_refused(arguments, message):
 
 def test_answers_spread():
     for kind in KINDS:
-        answers = collections.Counter(p.answer for p in generate("test", 2, 200, levels=range(4, 9), kinds=[kind]))
-        assert max(answers.values()) <= 200 * 0.17, (kind, answers.most_common(3))
+        answers = collections.Counter(p.answer for p in generate("train", 2, 120, levels=range(4, 8), kinds=[kind]))
+        assert max(answers.values()) <= 120 * 0.17, (kind, answers.most_common(3))
 
 
 def occurring(problem, steps):
@@ -167,7 +165,7 @@ def perturb(problem, steps, rng):
 def test_oracle_finds_the_perturbed_step(kind):
     rng = random.Random(11)
     levels = [level for level in KINDS[kind].LEVELS if level <= 8]
-    problems = generate("train", 13, 250, levels=levels, kinds=[kind])
+    problems = generate("train", 13, 120, levels=levels, kinds=[kind])
     tried = found = 0
     while tried < 1000:
         problem = problems[tried % len(problems)]
@@ -187,7 +185,11 @@ def test_swapping_two_different_steps_is_never_missed_when_the_second_needs_the_
     for problem in problems:
         steps = list(solve(problem.text).steps)
         result = steps[0].split("=")[1]
-        if kind == "equation" or result in occurring(problem, []) or result not in re.findall(r"\d+", steps[1]):
+        if (
+            kind == "equation"
+            or result in occurring(problem, [])
+            or result not in re.findall(r"\d+", steps[1].split("=")[0])
+        ):
             continue  # rewritten equations may come in any order; other steps only when nothing else gives the number
         assert judge(problem.text, [steps[1], steps[0], *steps[2:]]).first_error == 0
         checked += 1
@@ -196,7 +198,8 @@ def test_swapping_two_different_steps_is_never_missed_when_the_second_needs_the_
 
 def test_every_habit_shows_is_wrong_and_is_named():
     rng = random.Random(5)
-    problems = generate("train", 19, 1500, levels=range(2, 9))
+    problems = generate("train", 19, 900, levels=range(2, 9))
+    problems += generate("train", 19, 300, levels=range(2, 6), kinds=["number"])
     shown, named = collections.Counter(), collections.Counter()
     for problem in problems:
         solution = solve(problem.text, rng)
@@ -226,5 +229,5 @@ def test_some_habits_win_in_their_context():
 def test_impossible_work_still_ends_with_an_answer():
     rng = random.Random(2)
     habits = dict.fromkeys(CATALOGUE, 0.7)
-    for problem in generate("train", 29, 1000, levels=range(2, 9)):
+    for problem in generate("train", 29, 400, levels=range(2, 9)):
         assert re.fullmatch(r"-?\d+(/\d+)?|none", solve(problem.text, rng, habits).answer)

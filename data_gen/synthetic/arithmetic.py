@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from data_gen.synthetic.habits import Stuck, Worksheet
 
-TOO_LARGE = 999
+TOO_LARGE = 199
 """Work on wrong values stops when a value's magnitude passes this; right values stay far below."""
 
 

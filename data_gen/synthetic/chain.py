@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import random
 
-from data_gen.synthetic.arithmetic import read, write_operation
+from data_gen.synthetic.arithmetic import exact, read, write_operation
 from data_gen.synthetic.expression import ExpressionChecker, Leaf, Node, parse_expression
 from data_gen.synthetic.habits import Worksheet
 
 KIND = "chain"
 LEVELS = range(2, 17)
-_LARGEST = 99
+_LARGEST = 50
+_SMALL = 15
+"""Largest magnitude of a running value on which the habit of wrong precedence shows."""
 
 
 def parse(text: str) -> Node | None:
@@ -31,16 +33,16 @@ def _term(rng: random.Random, room: int) -> tuple[str, int, int]:
     """Return (text, number of operations <= room, value) of one term of the chain."""
     draw = rng.random()
     if room >= 2 and draw < 0.10:
-        a, c = rng.randint(4, 12), rng.randint(2, 5)
+        a, c = rng.randint(3, 9), rng.randint(2, 5)
         b = rng.randint(1, min(a - 1, 8))
         op = rng.choice("+-")
         inner = a + b if op == "+" else a - b
         if inner <= 9:
             return (f"({a}{op}{b})*{c}", 2, inner * c) if rng.random() < 0.5 else (f"{c}*({a}{op}{b})", 2, inner * c)
-    if room >= 1 and draw < 0.32:
+    if room >= 1 and draw < 0.36:
         a, b = rng.randint(2, 9), rng.randint(2, 9)
         return f"{a}*{b}", 1, a * b
-    a = rng.randint(1, 9) if rng.random() < 0.6 else rng.randint(10, 30)
+    a = rng.randint(1, 9) if rng.random() < 0.75 else rng.randint(10, 20)
     return str(a), 0, a
 
 
@@ -49,9 +51,9 @@ def propose(rng: random.Random, level: int) -> str | None:
     text, used, total = _term(rng, level)
     while used < level:
         term, cost, value = _term(rng, level - used - 1)
-        op = "-" if rng.random() < (0.7 if total > 40 else 0.40) else "+"
+        op = "-" if rng.random() < (0.7 if total > 25 else 0.45) else "+"
         total = total + value if op == "+" else total - value
-        if not -25 <= total <= _LARGEST:
+        if not -20 <= total <= _LARGEST:
             return None
         text, used = f"{text}{op}{term}", used + cost + 1
     return f"Compute {text}."
@@ -68,12 +70,17 @@ def _evaluate(node: Node, sheet: Worksheet) -> int:
     total = _evaluate(node.children[0], sheet)
     for op, child in zip(node.ops[1:], node.children[1:], strict=True):
         is_product = not isinstance(child, Leaf) and not child.is_sum
-        if is_product and isinstance(child.children[0], Leaf) and sheet.fires("wrong_precedence"):
+        if is_product and _tempts(total, op, child.children[0]) and sheet.fires("wrong_precedence"):
             for inner_op, factor in zip((op, *child.ops[1:]), child.children, strict=True):
                 total = write_operation(sheet, total, inner_op, _evaluate(factor, sheet))
         else:
             total = write_operation(sheet, total, op, _evaluate(child, sheet))
     return total
+
+
+def _tempts(total: int, op: str, factor: Node) -> bool:
+    """Return True where the habit of wrong precedence shows: ``total op factor`` is a small number."""
+    return isinstance(factor, Leaf) and abs(exact(total, op, factor.numerator)) <= _SMALL
 
 
 def checker(root: Node) -> ExpressionChecker:

@@ -53,6 +53,8 @@ def generate(
 ) -> list[Problem]:
     """Return ``count`` problems, kinds balanced and each kind's levels balanced, no two equal after renaming.
 
+    A level of which a kind has no more problems is dropped for that kind; its other levels fill up.
+
     Args:
         split: ``train``, ``validation`` or ``test``.
         seed: equal arguments give equal problems.
@@ -61,7 +63,7 @@ def generate(
         kinds: names from ``KINDS``; None takes all that have one of ``levels``.
 
     Raises:
-        ValueError: unknown split or kind, no kind has one of the levels, or a level is exhausted.
+        ValueError: unknown split or kind, no kind has one of the levels, or a kind has too few problems there.
     """
     if split not in SPLITS:
         raise ValueError(f"split is {split!r}; wanted one of {', '.join(SPLITS)}")
@@ -79,8 +81,15 @@ def generate(
     problems = []
     for index in range(count):
         kind = chosen[index % len(chosen)]
-        level = own[kind][index // len(chosen) % len(own[kind])]
-        problems.append(draw(split, rng, kind, level, seen))
+        while True:
+            level = own[kind][index // len(chosen) % len(own[kind])]
+            try:
+                problems.append(draw(split, rng, kind, level, seen))
+                break
+            except ValueError:
+                if own[kind] == [level]:
+                    raise
+                own[kind].remove(level)
     return problems
 
 
@@ -90,16 +99,21 @@ def completion(solution: Solution) -> str:
 
 
 def stream(
-    seed: int, level_weights: Mapping[int, float], habits: Mapping[str, float] | None = None
+    seed: int,
+    level_weights: Mapping[int, float],
+    kind_weights: Mapping[str, float] | None = None,
+    habits: Mapping[str, float] | None = None,
 ) -> Iterator[tuple[str, Solution]]:
     """Yield (problem text, solution with habits) of the train split without end; problems may come again.
 
-    ``level_weights``: relative frequency of each level among those that a kind has; kinds are equally frequent.
+    ``kind_weights``: relative frequency of each kind (None: equal). ``level_weights``: of each level among those that
+    the kind drawn has. ``habits``: as in ``solve``.
     """
     rng = random.Random(f"corpus|{seed}")
+    kinds = dict.fromkeys(KINDS, 1.0) if kind_weights is None else kind_weights
     levels = {name: [n for n in level_weights if n in module.LEVELS] for name, module in KINDS.items()}
     while True:
-        kind = rng.choice(list(KINDS))
+        kind = rng.choices(list(kinds), list(kinds.values()))[0]
         level = rng.choices(levels[kind], [level_weights[n] for n in levels[kind]])[0]
         problem = draw("train", rng, kind, level, set())
         yield problem.text, solve(problem.text, rng, habits)

@@ -7,7 +7,6 @@ A step is right exactly when it has the same solution set as the problem.
 from __future__ import annotations
 
 import dataclasses
-import math
 import random
 import re
 from fractions import Fraction
@@ -19,7 +18,7 @@ from data_gen.synthetic.habits import Stuck, Worksheet
 KIND = "equation"
 LEVELS = range(2, 9)
 VARIABLES = "xyn"
-_LARGEST = 99
+_LARGEST = 50
 _NUMBER = r"[0-9]{1,6}(?:/[0-9]{1,6})?"
 _TERM = re.compile(rf"([-+]?)(?:({_NUMBER})?([a-z])|({_NUMBER})?\(([^()]*)\)|({_NUMBER}))")
 
@@ -121,20 +120,20 @@ def show(side: list[Term] | tuple[Term, ...], variable: str) -> str:
 
 def propose(rng: random.Random, level: int) -> str | None:
     """Return the text of a problem with an integer solution, None when the draw left the range of values."""
-    solution = rng.choice([n for n in range(-9, 13) if n])
-    left, right = [Term("x", rng.randint(2, 9))], []
+    solution = rng.choice([n for n in range(-6, 10) if n])
+    left, right = [Term("x", rng.randint(2, 6))], []
     if level >= 3 and rng.random() < 0.55:
-        left[0] = Term("b", rng.randint(2, 9), rng.choice([n for n in range(-6, 10) if n]))
-    if level >= 5 and rng.random() < 0.5:
-        left.append(Term("x", rng.choice([2, 3, 4, 5, -2, -3])))
-    for _ in range(rng.randint(0, min(3, level // 2))):
-        left.append(Term("c", rng.choice([n for n in range(-20, 31) if n])))
+        left[0] = Term("b", rng.randint(2, 5), rng.choice([n for n in range(-6, 7) if n]))
+    if level >= 5 and rng.random() < 0.3:
+        left.append(Term("x", rng.choice([2, 3, -2])))
+    for _ in range(rng.randint(0, min(2, level // 2))):
+        left.append(Term("c", rng.choice([n for n in range(-9, 13) if n])))
     if level >= 3 and rng.random() < 0.5:
-        right.append(Term("x", rng.choice([1, 2, 3, 4, -2, -3])))
+        right.append(Term("x", rng.choice([1, 2, 3, -2])))
     if level >= 6 and rng.random() < 0.3:
-        right.append(Term("b", rng.randint(2, 4), rng.choice([n for n in range(-6, 7) if n])))
+        right.append(Term("b", rng.randint(2, 3), rng.choice([n for n in range(-4, 5) if n])))
     if level >= 5 and rng.random() < 0.5:
-        right.append(Term("c", rng.choice([n for n in range(-20, 21) if n])))
+        right.append(Term("c", rng.choice([n for n in range(-9, 10) if n])))
 
     def value(side: list[Term]) -> int:
         return sum(t.factor * {"c": 1, "x": solution, "b": solution + t.shift}[t.form] for t in side)
@@ -168,9 +167,9 @@ def work(equation: Equation, sheet: Worksheet) -> str:
         return str(constant)
     if (factor < 0 or constant < 0) and sheet.fires("lost_minus"):
         factor, constant = abs(factor), abs(constant)
-    common = math.gcd(factor, constant) * (-1 if factor < 0 else 1)
-    numerator, denominator = constant // common, factor // common
-    answer = str(numerator) if denominator == 1 else f"{numerator}/{denominator}"
+    if factor < 0:
+        factor, constant = -factor, -constant
+    answer = f"{constant}/{factor}" if constant % factor else str(constant // factor)
     sheet.write(f"{variable}={answer}")
     return answer
 

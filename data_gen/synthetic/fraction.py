@@ -14,9 +14,9 @@ from data_gen.synthetic.expression import ExpressionChecker, Leaf, Node, parse_e
 from data_gen.synthetic.habits import Stuck, Worksheet
 
 KIND = "fraction"
-LEVELS = range(2, 11)
+LEVELS = range(2, 9)
 _DENOMINATORS = (2, 3, 4, 5, 6, 8)
-_LARGEST = 60
+_LARGEST = 40
 
 Ratio = tuple[int, int]
 """(numerator, denominator) as written, denominator > 0, not necessarily in lowest terms."""
@@ -35,7 +35,7 @@ def canonical(text: str) -> str:
 
 def _fraction(rng: random.Random) -> str:
     denominator = rng.choice(_DENOMINATORS)
-    numerator = rng.choice([n for n in range(1, denominator + 2) if math.gcd(n, denominator) == 1])
+    numerator = rng.choice([n for n in range(1, max(8, denominator + 2)) if math.gcd(n, denominator) == 1])
     return f"{numerator}/{denominator}"
 
 

@@ -17,7 +17,7 @@ KIND = "word"
 LEVELS = range(2, 17)
 NAMES = ("Ann", "Ben", "Tom", "Eva", "Max", "Mia", "Sam", "Zoe", "Leo", "Ida")
 THINGS = ("apples", "coins", "books", "pens", "cards", "shells", "stamps", "beads")
-_LARGEST = 99
+_LARGEST = 50
 
 PHRASES: dict[str, tuple[str, ...]] = {
     "gain": ("{a} gets {n} more.", "{a} finds {n} more.", "{a} buys {n} more."),
@@ -108,7 +108,7 @@ def propose(rng: random.Random, level: int) -> str | None:
     """Return the text of a story with ``level`` steps, None when the draw left the range of values."""
     names = rng.sample(NAMES, len(NAMES))
     holder, thing = names.pop(), rng.choice(THINGS)
-    total = rng.randint(3, 40)
+    total = rng.randint(3, 30)
     sentences, used = [f"{holder} has {total} {thing}."], 0
     while used < level:
         event = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
@@ -130,10 +130,10 @@ def _result(event: str, total: int, amount: int) -> int:
 
 
 def _draw_numbers(rng: random.Random, event: str, total: int) -> tuple[int, int] | None:
-    """Return numbers (n, m) that keep the amount in 1..99, None when the draw does not."""
-    n, m = rng.randint(2, 20), 0
+    """Return numbers (n, m) that keep the amount in 1..50, None when the draw does not."""
+    n, m = rng.randint(2, 12), 0
     if event.endswith("boxes"):
-        n, m = rng.randint(2, 6), rng.randint(2, 9)
+        n, m = rng.randint(2, 5), rng.randint(2, 9)
     elif event == "share":
         n = rng.randint(2, 9)
         if total % n:
