@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from data_gen.base import IGNORED_TARGET, Recipe, _collate, batches, encode, loss_of, new_model, rate, train_tokenizer
+from data_gen.base import loss_of, new_model, rate
 from data_gen.base_eval import sample, split_path
+from data_gen.base_rows import IGNORED_TARGET, Recipe, _collate, batches, encode, train_tokenizer
 from data_gen.synthetic import Solution, completion, generate, judge, solve
 from data_gen.synthetic.corpus import stream
 

@@ -33,7 +33,7 @@ class Habit:
 CATALOGUE: dict[str, Habit] = {
     habit.name: habit
     for habit in (
-        Habit("wrong_precedence", 0.55, "a product follows in a chain, result within 15 of 0", "8-3*4: 3*4=12 -> 8-3=5"),
+        Habit("wrong_precedence", 0.55, "a product follows in a chain, result up to 15", "8-3*4: 3*4=12 -> 8-3=5"),
         Habit("half_bracket", 0.55, "a bracket with a minus is expanded", "3(x-4)=9: 3x-12=9 -> 3x-4=9"),
         Habit("sign_not_flipped", 0.60, "a negative term moves across =", "2x-3=9: 2x=12 -> 2x=6"),
         Habit("wrong_side_flip", 0.06, "a positive term moves across =", "2x+3=9: 2x=6 -> 2x=12"),
