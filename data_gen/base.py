@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import json
 import math
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -158,6 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     trained = train(recipe, given.out, given.minutes, given.first_pass)
     measured = measure(given.out)
+    for number in range(len(recipe.passes)):
+        shutil.rmtree(given.out / f"pass-{number}", ignore_errors=True)
     record = {"recipe": dataclasses.asdict(recipe), "minutes": given.minutes, "trained": trained, "measured": measured}
     (given.out / "recipe.json").write_text(json.dumps(record, indent=2) + "\n")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,59 +67,72 @@ def _mean(values: Sequence[float]) -> float:
     return round(sum(values) / max(len(values), 1), 4)
 
 
+@dataclasses.dataclass
+class Tally:
+    """What the oracle says of sampled paths, counted."""
+
+    paths: int = 0
+    unknown: int = 0
+    lucky: int = 0
+    steps: int = 0
+    errors: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    unexplained: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+
+    def add(self, problem: Problem, text: str, is_right: bool) -> None:
+        steps, _ = split_path(text)
+        judged = judge(problem.text, steps)
+        self.paths += 1
+        self.unknown += judged.unknown
+        self.steps += len(steps) if judged.first_error is None else judged.first_error + 1
+        if judged.first_error is not None:
+            self.lucky += is_right
+            self.errors[judged.habit or "unexplained"] += 1
+            self.unexplained[problem.topic] += judged.habit is None
+
+    def to_row(self) -> dict[str, object]:
+        return {
+            "unknown_share_of_paths": round(self.unknown / self.paths, 4),
+            "right_answer_with_wrong_step_share_of_paths": round(self.lucky / self.paths, 4),
+            "unexplained_share_of_steps": round(self.errors["unexplained"] / self.steps, 4),
+            "unexplained_by_kind": dict(self.unexplained),
+            "first_errors": dict(self.errors.most_common()),
+        }
+
+
 def measure_range(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, levels: Sequence[int], count: int, paths: int = 8
 ) -> dict[str, object]:
     """Return the measured numbers of one range of levels over ``count`` validation problems."""
     problems = generate("validation", SEED, count, levels=levels)
     torch.manual_seed(SEED)
-    rows: dict[str, list[tuple[float, float, float]]] = collections.defaultdict(list)
-    steps, errors, unknown, unexplained, total = 0, collections.Counter(), 0, collections.Counter(), 0
-    hidden = 0
-    greedy_texts = sample(model, tokenizer, problems, 1, 0.0)
-    for problem, greedy, texts in zip(
-        problems, greedy_texts, sample(model, tokenizer, problems, paths, 1.0), strict=True
-    ):
-        is_right = [split_path(text)[1] == problem.answer for text in texts]
-        greedy_right = split_path(greedy[0])[1] == problem.answer
-        for key in ("all", problem.topic):
-            rows[key].append((float(greedy_right), sum(is_right) / paths, float(any(is_right))))
-        for text, right in zip(texts, is_right, strict=True):
-            path_steps, _ = split_path(text)
-            judged = judge(problem.text, path_steps)
-            total += 1
-            unknown += judged.unknown
-            hidden += right and judged.first_error is not None
-            steps += len(path_steps) if judged.first_error is None else judged.first_error + 1
-            if judged.first_error is not None:
-                errors[judged.habit or "unexplained"] += 1
-                unexplained[problem.topic] += judged.habit is None
-    table = {
-        key: {
-            "problems": len(v),
-            "greedy": _mean([r[0] for r in v]),
-            "sampled": _mean([r[1] for r in v]),
-            f"pass@{paths}": _mean([r[2] for r in v]),
+
+    def right(count: int, temperature: float, tally: Tally | None = None) -> list[list[bool]]:
+        texts = sample(model, tokenizer, problems, count, temperature)
+        found = [[split_path(text)[1] == p.answer for text in own] for p, own in zip(problems, texts, strict=True)]
+        if tally is not None:
+            for problem, own, marks in zip(problems, texts, found, strict=True):
+                for text, is_right in zip(own, marks, strict=True):
+                    tally.add(problem, text, is_right)
+        return found
+
+    tally = Tally()
+    greedy, sampled = right(1, 0.0), right(paths, 1.0, tally)
+    table = {}
+    for kind in ("all", *dict.fromkeys(problem.topic for problem in problems)):
+        own = [index for index, problem in enumerate(problems) if kind in ("all", problem.topic)]
+        table[kind] = {
+            "problems": len(own),
+            "greedy": _mean([greedy[index][0] for index in own]),
+            "sampled": _mean([mark for index in own for mark in sampled[index]]),
+            f"pass@{paths}": _mean([any(sampled[index]) for index in own]),
         }
-        for key, v in rows.items()
-    }
-    by_temperature = {"0.0": table["all"]["greedy"], "1.0": table["all"]["sampled"]}
+    by_temperature: dict[str, float] = {"0.0": table["all"]["greedy"], "1.0": table["all"]["sampled"]}
     for temperature in TEMPERATURES[1:-1]:
-        texts = sample(model, tokenizer, problems, 2, temperature)
-        right = [split_path(t)[1] == p.answer for p, pair in zip(problems, texts, strict=True) for t in pair]
-        by_temperature[str(temperature)] = _mean([float(r) for r in right])
-    return {
-        "accuracy": table,
-        "by_temperature": dict(sorted(by_temperature.items())),
-        "unknown_share_of_paths": round(unknown / total, 4),
-        "right_answer_with_wrong_step_share_of_paths": round(hidden / total, 4),
-        "unexplained_share_of_steps": round(errors["unexplained"] / max(steps, 1), 4),
-        "unexplained_by_kind": dict(unexplained),
-        "first_errors": dict(errors.most_common()),
-    }
+        by_temperature[str(temperature)] = _mean([mark for own in right(2, temperature) for mark in own])
+    return {"accuracy": table, "by_temperature": dict(sorted(by_temperature.items())), **tally.to_row()}
 
 
-def measure(folder: Path, count: int = 400) -> dict[str, object]:
+def measure(folder: Path, count: int = 400) -> dict[str, dict[str, object]]:
     """Return the measured numbers of the model in ``folder`` for every range of levels, and print them."""
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)

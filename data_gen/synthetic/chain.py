@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 
 from data_gen.synthetic.arithmetic import exact, read, write_operation
-from data_gen.synthetic.expression import ExpressionChecker, Leaf, Node, parse_expression
+from data_gen.synthetic.expression import ExpressionChecker, Group, Leaf, Node, parse_expression
 from data_gen.synthetic.habits import Worksheet
 
 KIND = "chain"
@@ -69,8 +69,7 @@ def _evaluate(node: Node, sheet: Worksheet) -> int:
         return read(sheet, node.numerator)
     total = _evaluate(node.children[0], sheet)
     for op, child in zip(node.ops[1:], node.children[1:], strict=True):
-        is_product = not isinstance(child, Leaf) and not child.is_sum
-        if is_product and _tempts(total, op, child.children[0]) and sheet.fires("wrong_precedence"):
+        if _tempts(total, op, child) and isinstance(child, Group) and sheet.fires("wrong_precedence"):
             for inner_op, factor in zip((op, *child.ops[1:]), child.children, strict=True):
                 total = write_operation(sheet, total, inner_op, _evaluate(factor, sheet))
         else:
@@ -78,9 +77,11 @@ def _evaluate(node: Node, sheet: Worksheet) -> int:
     return total
 
 
-def _tempts(total: int, op: str, factor: Node) -> bool:
-    """Return True where the habit of wrong precedence shows: ``total op factor`` is a small number."""
-    return isinstance(factor, Leaf) and abs(exact(total, op, factor.numerator)) <= _SMALL
+def _tempts(total: int, op: str, term: Node) -> bool:
+    """Return True where the habit of wrong precedence shows: ``total op`` the product's first factor is small."""
+    if isinstance(term, Leaf) or term.is_sum or not isinstance(term.children[0], Leaf):
+        return False
+    return abs(exact(total, op, term.children[0].numerator)) <= _SMALL
 
 
 def checker(root: Node) -> ExpressionChecker:

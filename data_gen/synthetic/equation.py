@@ -37,10 +37,10 @@ class Term:
 
 @dataclasses.dataclass(frozen=True)
 class Equation:
-    """The two sides of a problem as written, the variable, and each side as a linear form."""
+    """The two sides of a problem as written, the variable, and the solution."""
 
-    text: str
     variable: str
+    solution: Fraction
     sides: tuple[tuple[Term, ...], tuple[Term, ...]]
 
 
@@ -98,7 +98,9 @@ def parse(text: str) -> Equation | None:
                 return None
             side.append(Term(form, int(factor), int(constant) if form == "b" else 0))
         sides.append(tuple(side))
-    return Equation(body, read_text[2].pop(), (sides[0], sides[1]))
+    (left_slope, left_constant), (right_slope, right_constant) = read_text[0]
+    solution = (right_constant - left_constant) / (left_slope - right_slope)
+    return Equation(read_text[2].pop(), solution, (sides[0], sides[1]))
 
 
 def canonical(text: str) -> str:
@@ -239,8 +241,7 @@ class EquationChecker:
 
     def __init__(self, equation: Equation) -> None:
         self.variable = equation.variable
-        forms, _, _ = _read_equation(equation.text)
-        self.solution = (forms[1][1] - forms[0][1]) / (forms[0][0] - forms[1][0])
+        self.solution = equation.solution
 
     def accepts(self, step: str) -> bool | None:
         """Return whether ``step`` is entailed, None when it is outside the grammar."""

@@ -176,7 +176,7 @@ class StoryChecker:
 
     def __init__(self, story: Story) -> None:
         self.values: dict[int, int] = {-1: story.start}
-        self.operations: list[tuple[int, int | None, str, int]] = []
+        self.operations: list[tuple[int, int, str, int]] = []
         last, used = -1, 0
         for event in story.events:
             op = _OPERATIONS[event.event]
