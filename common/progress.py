@@ -23,11 +23,20 @@ class StageBar(TrainerCallback):
         self.bar: tqdm | None = None
 
     @classmethod
-    def attach(cls, trainer: Trainer, title: str, shown: Mapping[str, str], evaluated: Mapping[str, str]) -> None:
-        """Put a bar in the place of the trainer's own progress and log printing."""
+    def attach(
+        cls,
+        trainer: Trainer,
+        title: str,
+        shown: Mapping[str, str],
+        evaluated: Mapping[str, str],
+        *,
+        is_quiet: bool = False,
+    ) -> None:
+        """Put a bar in the place of the trainer's own progress and log printing; ``is_quiet``: print nothing."""
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(cls(title, shown, evaluated))
+        if not is_quiet:
+            trainer.add_callback(cls(title, shown, evaluated))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_world_process_zero:

@@ -25,6 +25,7 @@ from torch.utils.data import Dataset, Sampler
 from transformers import EarlyStoppingCallback, PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
 
 from common.errors import InputError
+from common.progress import StageBar
 from common.records import IGNORED
 from prm.inputs import PRMBatch, PRMInput, collate
 from prm.model import Calibration, merge_lora, set_trainable, with_lora
@@ -33,6 +34,8 @@ from prm.score import PRMQuality, calibrate, measure_quality, score_logits, to_p
 from prm.training_set import LengthGrouped, stable_hash, training_view
 
 STAGE_REPORT = "stage.json"
+SHOWN = {"loss": "loss", "learning_rate": "rate"}
+EVALUATED = {"eval_first_error_f1": "held-out F1", "eval_loss": "loss", "eval_brier": "Brier"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,11 +272,12 @@ def _run_stage(
         lm_head_VH=lm_head_VH if part == "all" else None,  # a frozen backbone learns nothing from it
         pad_id=pad_id,
         model=trained,
-        args=_arguments(part, settings, folder, show_progress),
+        args=_arguments(part, settings, folder),
         train_dataset=train,
         eval_dataset=held_out,
         callbacks=[*stop, *callbacks],
     )
+    StageBar.attach(trainer, f"prm {part}", SHOWN, EVALUATED, is_quiet=not show_progress)
     trainer.train(resume_from_checkpoint=newest_checkpoint(folder))
     model = merge_lora(trainer.accelerator.unwrap_model(trainer.model))
     set_trainable(model, "all")
@@ -297,9 +301,7 @@ def newest_checkpoint(folder: pathlib.Path) -> str | None:
     return None
 
 
-def _arguments(
-    part: Literal["head", "all"], settings: FitSettings, folder: pathlib.Path, show_progress: bool
-) -> TrainingArguments:
+def _arguments(part: Literal["head", "all"], settings: FitSettings, folder: pathlib.Path) -> TrainingArguments:
     """The one place that builds the trainer's arguments."""
     is_f1 = settings.select_by == "first_error_f1"
     return TrainingArguments(
@@ -326,7 +328,7 @@ def _arguments(
         label_names=["labels"],
         use_cpu=not torch.cuda.is_available(),
         dataloader_pin_memory=torch.cuda.is_available(),
-        disable_tqdm=not show_progress,
+        disable_tqdm=True,
         report_to="none",
     )
 
