@@ -20,7 +20,7 @@ from common.prompts import PromptTemplate
 from common.records import LabelledPath, Problem
 from common.runs import Run, StageFolder, read_records, write_atomic
 from prm.inputs import InputCounts, PRMInput, labelled_inputs
-from prm.model import build_prm, load_prm, save_prm
+from prm.model import build_prm, load_prm, policy_lm_head, save_prm
 from prm.score import PRMQuality, measure_quality, score_paths
 from prm.train import FitReport, FitSettings, fit_prm, split_by_problem
 
@@ -35,6 +35,8 @@ def fit_settings(config: Config) -> FitSettings:
         learning_rate=prm.learning_rate,
         batch_paths=prm.batch_paths,
         weight_decay=prm.weight_decay,
+        lm_weight=prm.lm_weight,
+        steps_after_error=prm.steps_after_error,
         seed=config.seed,
         max_eval_tokens=prm.max_batch_tokens,
     )
@@ -78,7 +80,14 @@ def fit_stage(config: Config, run: Run) -> None:
     model.requires_grad_(True)
     pad_id = tokenizer.pad_token_id
     fitted, report = fit_prm(
-        model, train, held_out, fit_settings(config), stage.file("fit"), pad_id=pad_id, show_progress=True
+        model,
+        train,
+        held_out,
+        fit_settings(config),
+        stage.file("fit"),
+        lm_head_VH=policy_lm_head(start) if config.prm.lm_weight else None,
+        pad_id=pad_id,
+        show_progress=True,
     )
     quality = report.quality["calibrated"]
     previous = quality_of(before, held_out, config, pad_id) if before else None
