@@ -37,6 +37,7 @@ WRONG = [
     (CHAIN, ["3*4=12", "8-12=-4", "-4+20=16"], 2, None),  # 20 is not derived yet
     (CHAIN, ["3*4=12", "12-8=4"], 1, None),  # a difference does not commute
     ("Compute 9-2+5.", ["2+5=7", "9-7=2"], 0, None),  # the grouping changes the value
+    ("Compute 2*(9+3+4).", ["3+4=7", "2*7=14"], 1, None),  # a part of the bracket is not the bracket
     ("Compute 27+8-2.", ["27+8=25"], 0, "lost_carry"),
     ("Compute 7*8-2.", ["7*8=63"], 0, "table_slip"),
     ("Solve 3(x-4)=9.", ["3x-4=9"], 0, "half_bracket"),

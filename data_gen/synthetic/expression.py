@@ -179,8 +179,7 @@ class ExpressionChecker:
             ops = self.groups[group].ops
             if middle + 1 >= len(ops) or ops[middle + 1] != op or (first > 0 and ops[first] in "-:"):
                 continue
-            lasts = range(middle + 1, len(ops) if op in "+*" else middle + 2)
-            for last in lasts:
+            for last in range(middle + 1, len(ops)):  # a run of several after - or : is never known
                 b = self.known.get((group, middle + 1, last))
                 if b is not None and ((a, b) == (left, right) or (op in "+*" and (b, a) == (left, right))):
                     found.add((group, first, last))
