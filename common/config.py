@@ -57,6 +57,7 @@ class DataSection(Section):
     temperature: float = Field(1.0, gt=0, description="sampling temperature (method: 0.7-1.0)")
     max_new_tokens: int = Field(160, ge=1, description="length limit of a path, tokens")
     engine: Literal["transformers", "vllm"] = Field("transformers", description="sampling engine")
+    workers: int = Field(1, ge=1, description="processes that sample side by side, for models one core runs well")
     max_batch_rows: int = Field(512, ge=1, description="paths sampled at once")
     chunk: int = Field(64, ge=1, description="problems between two saves of the sampling stage")
     label_rule: Literal["forward", "backward"] = Field(

@@ -26,7 +26,7 @@ STAGE_SECTIONS = {
     "ppo": ("base", "data", "prm", "ppo", "rounds"),
     "eval": ("base", "data", "prm", "ppo", "eval", "rounds"),
 }
-UNCHECKED = {"rounds.count", "base.threads", "data.max_batch_rows", "prm.max_batch_tokens", "report_to"}
+UNCHECKED = {"rounds.count", "base.threads", "data.max_batch_rows", "data.workers", "prm.max_batch_tokens", "report_to"}
 """Keys that may change between two runs of a stage: they do not change what it computes."""
 
 Record = TypeVar("Record")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from common.cli import stage_main
@@ -23,6 +24,7 @@ from data_gen.labels import LabelSettings, label_paths, label_quality
 from data_gen.measure import SampleSettings
 from data_gen.problems import ProblemSource, load_problems
 from data_gen.sample import PoolSettings, make_pool
+from data_gen.sampling_workers import SamplingWorkers
 from data_gen.synthetic import judge
 
 
@@ -60,15 +62,18 @@ def sample_stage(config: Config, run: Run) -> None:
         write_rows(stage.file(f"problems_{split}.jsonl"), (problem.to_row() for problem in rows))
     tokenizer = load_tokenizer(model)
     template = PromptTemplate.from_config(config.base)
-    pool = make_pool(
-        engine_of(config, model, tokenizer),
-        problems_of(config, "train", seed, data.pool),
-        tokenizer,
-        lambda problem: template.ids(problem.text, tokenizer),
-        stage.file("chunks"),
-        PoolSettings(data.measure_paths, data.paths, data.pass_low, data.pass_high, data.chunk, seed=seed),
-        SampleSettings(data.temperature, data.max_new_tokens, stop=config.base.stop),
-    )
+    workers = data.workers if data.engine == "transformers" else 0
+    with SamplingWorkers(workers, model, config.base.dtype, data.max_batch_rows) if workers > 1 else nullcontext() as w:
+        pool = make_pool(
+            engine_of(config, model, tokenizer),
+            problems_of(config, "train", seed, data.pool),
+            tokenizer,
+            lambda problem: template.ids(problem.text, tokenizer),
+            stage.file("chunks"),
+            PoolSettings(data.measure_paths, data.paths, data.pass_low, data.pass_high, data.chunk, seed=seed),
+            SampleSettings(data.temperature, data.max_new_tokens, stop=config.base.stop),
+            workers=w,
+        )
     if not pool.problems:
         raise InputError(
             f"none of {len(pool.measured)} problems has a pass rate in [{data.pass_low}, {data.pass_high}]; choose"

@@ -18,9 +18,10 @@ from typing import Any
 from tqdm import tqdm
 
 from common.records import Path, Problem, content_id
-from common.runs import read_records, write_rows
+from common.runs import read_records
 from data_gen.engines import Engine
 from data_gen.measure import Accuracy, RenderPrompt, SampleSettings, pass_rate, sample_paths
+from data_gen.sampling_workers import SamplingWorkers, write_paths
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,37 +77,37 @@ def sample_chunked(
     first_index: int = 0,
     title: str = "sample",
     sample: Callable[..., list[list[Path]]] = sample_paths,
+    workers: SamplingWorkers | None = None,
 ) -> Accuracy:
     """Sample `n` paths a problem into chunk files of `folder`; chunks that are there already are read.
 
     A chunk's file name holds a hash of its problems, settings and seed, so that files of other settings are never read.
+    With ``workers`` the missing chunks are sampled by processes side by side and ``engine`` is not used; the paths are
+    the same.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    groups: list[tuple[Path, ...]] = []
-    bar = tqdm(total=len(problems) * n, desc=title, unit=" paths", mininterval=1.0, dynamic_ncols=True)
+    chunks: list[tuple[FilePath, Sequence[Problem]]] = []
     for start in range(0, len(problems), chunk):
         members = problems[start : start + chunk]
         name = content_id(*(p.id for p in members), n, seed, first_index, dataclasses.astuple(settings))
-        file = folder / f"{first_index:03d}-{start:06d}-{name}.jsonl"
-        if file.is_file():
-            rows = read_records(file, Path.from_row)
-            bar.initial += len(rows)
-        else:
-            sampled = sample(
-                engine,
-                members,
-                tokenizer,
-                render_prompt,
-                n=n,
-                seed=seed,
-                settings=settings,
-                first_index=first_index,
-            )
-            rows = [path for group in sampled for path in group]
-            write_rows(file, (path.to_row() for path in rows))
-        groups += [tuple(rows[i * n : (i + 1) * n]) for i in range(len(members))]
-        bar.update(len(rows))
+        chunks.append((folder / f"{first_index:03d}-{start:06d}-{name}.jsonl", members))
+    missing = [(file, members) for file, members in chunks if not file.is_file()]
+    bar = tqdm(total=len(problems) * n, desc=title, unit=" paths", mininterval=1.0, dynamic_ncols=True)
+    bar.update(bar.total - n * sum(len(members) for _, members in missing))
+    bar.unpause()
+    draw = {"n": n, "seed": seed, "settings": settings, "first_index": first_index}
+    if workers is not None:
+        for count in workers.fill(missing, render_prompt, **draw):
+            bar.update(count)
+    else:
+        for file, members in missing:
+            write_paths(file, sample(engine, members, tokenizer, render_prompt, **draw))
+            bar.update(n * len(members))
     bar.close()
+    groups: list[tuple[Path, ...]] = []
+    for file, members in chunks:
+        rows = read_records(file, Path.from_row)
+        groups += [tuple(rows[i * n : (i + 1) * n]) for i in range(len(members))]
     return Accuracy(tuple(problems), tuple(groups))
 
 
@@ -138,6 +139,7 @@ def make_pool(
     folder: FilePath,
     pool: PoolSettings,
     settings: SampleSettings,
+    workers: SamplingWorkers | None = None,
 ) -> Pool:
     """Measure every problem, keep the band, balance kinds, and sample the kept problems up to `paths` paths.
 
@@ -154,6 +156,7 @@ def make_pool(
         chunk=pool.chunk,
         settings=settings,
         title="measure",
+        workers=workers,
     )
     measured = [
         dataclasses.replace(problem, difficulty=pass_rate(group))
@@ -176,6 +179,7 @@ def make_pool(
             settings=settings,
             first_index=pool.measure_paths,
             title="sample",
+            workers=workers,
         )
         for problem, group in zip(kept, more.paths, strict=True):
             by_id[problem.id].extend(group)
