@@ -95,7 +95,7 @@ def sample_chunked(
     bar = tqdm(total=len(problems) * n, desc=title, unit=" paths", mininterval=1.0, dynamic_ncols=True)
     bar.update(bar.total - n * sum(len(members) for _, members in missing))
     bar.unpause()
-    draw = {"n": n, "seed": seed, "settings": settings, "first_index": first_index}
+    draw: dict[str, Any] = {"n": n, "seed": seed, "settings": settings, "first_index": first_index}
     if workers is not None:
         for count in workers.fill(missing, render_prompt, **draw):
             bar.update(count)
