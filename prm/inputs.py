@@ -43,6 +43,11 @@ class PRMInput:
     prompt_length: int = 0
 
     @property
+    def step_starts(self) -> tuple[int, ...]:
+        """Index of the first token of each kept step: the prompt's end, then behind the step in front."""
+        return (self.prompt_length, *(position + 1 for position in self.step_positions))[: len(self.step_positions)]
+
+    @property
     def has_label(self) -> bool:
         """True when at least one kept step enters the loss."""
         return self.labels is not None and any(label != IGNORED for label in self.labels)
@@ -55,7 +60,8 @@ class PRMBatch:
     Attributes:
         input_ids_BT: ids, padded with ``pad_id``.
         attention_mask_BT: 1 = token, 0 = padding, by length and never by id (so pad = eos is safe).
-        step_positions_BS: index of each step's last token; 0 where ``is_step_BS`` is False.
+        step_starts_BS: index of each step's first token, the separator in front of it included; 0 where no step is.
+        step_positions_BS: index of each step's last token; 0 where no step is.
         is_step_BS: True = a real step.
         labels_BS: 0..1 or ``IGNORED``; ``IGNORED`` where ``is_step_BS`` is False. Never bool: -100 would become True
             (trl#2127).
@@ -65,6 +71,7 @@ class PRMBatch:
 
     input_ids_BT: Int[Tensor, "paths tokens"]
     attention_mask_BT: Int[Tensor, "paths tokens"]
+    step_starts_BS: Int[Tensor, "paths steps"]
     step_positions_BS: Int[Tensor, "paths steps"]
     is_step_BS: Bool[Tensor, "paths steps"]
     labels_BS: Float[Tensor, "paths steps"]
@@ -249,6 +256,7 @@ def collate(inputs: Sequence[PRMInput], pad_id: int, *, needs_label: bool = Fals
     most_steps = max(len(one.step_positions) for one in inputs)
     input_ids = torch.full((len(inputs), longest), pad_id, dtype=torch.int64)
     attention_mask = torch.zeros((len(inputs), longest), dtype=torch.int64)
+    starts = torch.zeros((len(inputs), most_steps), dtype=torch.int64)
     positions = torch.zeros((len(inputs), most_steps), dtype=torch.int64)
     is_step = torch.zeros((len(inputs), most_steps), dtype=torch.bool)
     labels = torch.full((len(inputs), most_steps), float(IGNORED), dtype=torch.float32)
@@ -257,16 +265,15 @@ def collate(inputs: Sequence[PRMInput], pad_id: int, *, needs_label: bool = Fals
         tokens, steps = len(one.token_ids), len(one.step_positions)
         input_ids[row, :tokens] = torch.tensor(one.token_ids, dtype=torch.int64)
         attention_mask[row, :tokens] = 1
+        starts[row, :steps] = torch.tensor(one.step_starts, dtype=torch.int64)
         positions[row, :steps] = torch.tensor(one.step_positions, dtype=torch.int64)
         is_step[row, :steps] = True
         if one.labels is not None:
             labels[row, :steps] = torch.tensor(one.labels, dtype=torch.float32)
-            start = one.prompt_length
-            for position, label in zip(one.step_positions, one.labels, strict=True):
+            for start, position, label in zip(one.step_starts, one.step_positions, one.labels, strict=True):
                 if label > 0.5:
                     right_token_weights[row, start : position + 1] = 1 / (position + 1 - start)
-                start = position + 1
-    return PRMBatch(input_ids, attention_mask, positions, is_step, labels, right_token_weights)
+    return PRMBatch(input_ids, attention_mask, starts, positions, is_step, labels, right_token_weights)
 
 
 @dataclasses.dataclass(frozen=True)

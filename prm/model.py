@@ -1,8 +1,8 @@
 """The PRM's network: the policy's own backbone with a one-logit token head, and what is saved beside it.
 
-Any architecture with an ``AutoModelForTokenClassification`` class serves. The one label is named ``right``; its logit
-at a step's last token is the log-odds that the step is right given everything before it. A saved PRM loads with plain
-``AutoModelForTokenClassification.from_pretrained``; ``prm.json`` beside it holds the calibration.
+The one label is named ``right``; its logit at a step's last token is the log-odds that the step is right given
+everything before it. A saved PRM loads with ``AutoModelForTokenClassification.from_pretrained`` (one that reads
+surprise after ``import prm.network``, a plain one anywhere); ``prm.json`` beside it holds the calibration.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClas
 
 from common.errors import InputError
 from common.models import locate, weights_hash
+from prm.network import StepPRM, StepPRMConfig, start_gates
 
 RIGHT = "right"
 """Name of the label whose logit is read; classes are told by name and never by position (OpenRLHF#510)."""
@@ -49,6 +50,7 @@ class Calibration:
 def build_prm(
     policy: str | os.PathLike[str],
     *,
+    surprise: bool = True,
     seed: int = 0,
     head_std: float = 0.0,
     dropout: float = 0.0,
@@ -58,16 +60,24 @@ def build_prm(
 
     Args:
         policy: directory (or hub name) of a causal language model.
+        surprise: True for ``prm.network.StepPRM``, which also reads how likely the policy finds each token; False for
+            the architecture's plain token classifier, whose head sees the last hidden state only.
         seed: of the head's weights.
-        head_std: standard deviation of the head's weights; 0 starts every step at probability 0.5.
+        head_std: standard deviation of the head's weights; 0 starts a plain head at probability 0.5 for every step.
         dropout: rate in front of the head.
         dtype: of all weights.
     """
     source = locate(str(policy))
     config = AutoConfig.from_pretrained(source)
-    config.id2label, config.label2id = {0: RIGHT}, {RIGHT: 0}
-    config.classifier_dropout = dropout
-    model = AutoModelForTokenClassification.from_pretrained(source, config=config, dtype=dtype)
+    labels = {"id2label": {0: RIGHT}, "label2id": {RIGHT: 0}}
+    if surprise:
+        causal = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+        model: PreTrainedModel = StepPRM(StepPRMConfig(config.to_dict(), dropout=dropout, **labels)).to(dtype)
+        model.base_model.load_state_dict(causal.base_model.state_dict())
+        model.lm_head.weight.data.copy_(causal.get_output_embeddings().weight)
+    else:
+        config.id2label, config.label2id, config.classifier_dropout = {0: RIGHT}, {RIGHT: 0}, dropout
+        model = AutoModelForTokenClassification.from_pretrained(source, config=config, dtype=dtype)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in head_parameters(model).items():
@@ -75,24 +85,32 @@ def build_prm(
             weight.copy_(
                 torch.zeros(weight.shape) if is_bias else torch.randn(weight.shape, generator=generator) * head_std
             )
-    return model
+    if surprise:
+        start_gates(model)
+    set_trainable(model, "all")
+    return model.eval()
 
 
 def policy_lm_head(policy: str | os.PathLike[str]) -> Float[Tensor, "vocabulary hidden"]:
-    """The policy's output embedding, for ``prm.objective.right_step_loss``; no gradient reaches it."""
+    """The policy's output embedding: gives a plain token classifier its next-token loss on right steps."""
     model = AutoModelForCausalLM.from_pretrained(locate(str(policy)), dtype=torch.float32)
     return model.get_output_embeddings().weight.detach().clone()
 
 
 def head_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:
-    """The parameters outside the backbone, by full name."""
+    """The trainable parameters outside the backbone, by full name; a fixed output embedding is not one of them."""
     backbone = {id(weight) for weight in model.base_model.parameters()}
-    return {name: weight for name, weight in model.named_parameters() if id(weight) not in backbone}
+    return {
+        name: weight
+        for name, weight in model.named_parameters()
+        if id(weight) not in backbone and not name.startswith("lm_head.")
+    }
 
 
 def set_trainable(model: PreTrainedModel, part: Literal["head", "all"]) -> None:
     """Let gradients reach the head only, or all weights."""
-    model.requires_grad_(part == "all")
+    model.requires_grad_(False)
+    model.base_model.requires_grad_(part == "all")
     for weight in head_parameters(model).values():
         weight.requires_grad_(True)
 
@@ -116,6 +134,7 @@ def with_lora(model: PreTrainedModel, rank: int, *, alpha: float | None = None) 
         r=rank,
         lora_alpha=alpha if alpha is not None else 2 * rank,
         target_modules="all-linear",
+        exclude_modules=["lm_head"],
         modules_to_save=heads,
     )
     return get_peft_model(model, config)

@@ -68,28 +68,57 @@ def step_loss(
     return losses.sum() / window.to(losses.device) + 0.0 * logits_BS[~counted].nan_to_num(0.0, 0.0, 0.0).sum()
 
 
-def right_step_loss(
+def token_logprobs(
     hidden_BTH: Float[Tensor, "paths tokens hidden"],
     lm_head_VH: Float[Tensor, "vocabulary hidden"],
     input_ids_BT: Int[Tensor, "paths tokens"],
+) -> Float[Tensor, "paths tokens"]:
+    """``log softmax(W h_{t-1})[x_t]`` in nats, <= 0; 0 for the first token, which nothing predicts."""
+    logits = hidden_BTH[:, :-1].float() @ lm_head_VH.float().T
+    losses = F.cross_entropy(logits.flatten(0, 1), input_ids_BT[:, 1:].flatten(), reduction="none")
+    return F.pad(-losses.view(logits.shape[:2]), (1, 0))
+
+
+LOWEST_LOGPROB = -12.0
+"""Nats; a token less likely than e^-12 says no more against its step than that."""
+
+
+def surprise_logits(
+    token_logprobs_BT: Float[Tensor, "paths tokens"],
+    gates_BT: Float[Tensor, "paths tokens"],
+    step_starts_BS: Int[Tensor, "paths steps"],
+    step_positions_BS: Int[Tensor, "paths steps"],
+) -> Float[Tensor, "paths steps"]:
+    """``sum_t gate_t * max(log p(x_t | x_<t), -12)`` over the tokens t of each step: what surprise says against it.
+
+    At most 0, in nats times the gates' scale.
+
+    Args:
+        gates_BT: >= 0, how much the surprise at each token counts; computed from what stands before the token.
+        step_starts_BS, step_positions_BS: first and last token of each step.
+    """
+    weighted = gates_BT.double() * token_logprobs_BT.double().clamp(min=LOWEST_LOGPROB)
+    before = F.pad(weighted.cumsum(1), (1, 0))  # before[:, t] is the sum over tokens in front of t
+    return (before.gather(1, step_positions_BS + 1) - before.gather(1, step_starts_BS)).float()
+
+
+def right_step_loss(
+    token_logprobs_BT: Float[Tensor, "paths tokens"],
     right_token_weights_BT: Float[Tensor, "paths tokens"],
     *,
     steps_in_window: float | Tensor,
 ) -> Float[Tensor, ""]:
-    """Next-token cross entropy on the steps labelled right: ``1/N * sum_t w_t * -log softmax(W h_{t-1})[x_t]``, nats.
+    """Next-token cross entropy on the steps labelled right: ``1/N * sum_t w_t * -log p(x_t | x_<t)``, nats.
 
     Each right step counts its mean over its own tokens (w_t = 1 / tokens of the step), so long steps weigh no more than
-    short ones; N is the number of labelled steps of the window, as in ``step_loss``. It keeps the backbone able to
-    write right steps while the head learns to tell them from wrong ones: Yang et al. 2024 (arXiv:2406.10216), the
-    "SFT regularisation" of reward models, on steps instead of answers.
+    short ones; N is the number of labelled steps of the window, as in ``step_loss``. It teaches the backbone how right
+    steps go on, a signal at every token and not one bit a step: Yang et al. 2024 (arXiv:2406.10216), the "SFT
+    regularisation" of reward models, on steps instead of answers.
 
     Args:
-        hidden_BTH: last hidden states after the final norm.
-        lm_head_VH: the policy's output embedding, held fixed.
-        right_token_weights_BT: see ``prm.inputs.PRMBatch``; the first token of a row has no predecessor and no weight.
+        token_logprobs_BT: see ``token_logprobs``.
+        right_token_weights_BT: see ``prm.inputs.PRMBatch``.
     """
-    weights = right_token_weights_BT[:, 1:]
-    counted = weights > 0
-    logits = hidden_BTH[:, :-1][counted].float() @ lm_head_VH.float().T
-    losses = F.cross_entropy(logits, input_ids_BT[:, 1:][counted], reduction="none")
-    return (losses * weights[counted]).sum() / torch.as_tensor(steps_in_window).to(losses.device)
+    counted = right_token_weights_BT > 0
+    total = (token_logprobs_BT[counted] * right_token_weights_BT[counted]).sum()
+    return -total / torch.as_tensor(steps_in_window).to(total.device)

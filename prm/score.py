@@ -1,7 +1,7 @@
 """Scores of steps: every step of every path of a batch in ONE forward pass; calibration; best-of-N aggregation.
 
-The probability of step k is that it is right GIVEN the problem and steps 1..k (causal). A score that is not finite is
-passed on as NaN, never replaced: what to do with it is the caller's decision, and counted there.
+The probability of step k is read from the problem and steps 1..k only (causal), and never rises along a path. A score
+that is not finite is passed on as NaN, never replaced: what to do with it is the caller's decision, and counted there.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ from common.models import weights_hash
 from common.records import IGNORED, Path
 from prm.inputs import PRMInput, collate, path_input
 from prm.model import Calibration, check_labels, freeze, load_prm
-from prm.objective import gather_steps
+from prm.network import read_steps, reads_surprise
 
 Aggregate = Literal["min", "last", "mean", "product"]
+_Key = tuple[tuple[int, ...], tuple[int, ...], int]
+"""Token ids, step positions and prompt length: all that scores depend on."""
 TEMPERATURE_LOG_RANGE = (-math.log(20), math.log(20))
 
 
@@ -49,31 +51,42 @@ def score_logits(
         model: a token classifier with one logit; float32 is computed from whatever dtype it has.
         pad_id: any valid id; it changes no score.
     """
-    unique: dict[_Key, list[float]] = {(one.token_ids, one.step_positions): [] for one in inputs}
+    unique: dict[_Key, list[float]] = {_key(one): [] for one in inputs}
     was_training = model.training
     device = next(model.parameters()).device
     model.eval()
     try:
         with torch.inference_mode():
             for keys in _batches(list(unique), max_batch_tokens):
-                batch = collate([PRMInput(*key) for key in keys], pad_id)
-                out = model(
-                    input_ids=batch.input_ids_BT.to(device), attention_mask=batch.attention_mask_BT.to(device)
-                ).logits
-                steps_BS = gather_steps(out[..., 0], batch.step_positions_BS.to(device)).float().cpu()
+                batch = collate([PRMInput(ids, ends, prompt_length=start) for ids, ends, start in keys], pad_id)
+                read = read_steps(
+                    model,
+                    batch.input_ids_BT.to(device),
+                    batch.attention_mask_BT.to(device),
+                    batch.step_starts_BS.to(device),
+                    batch.step_positions_BS.to(device),
+                    with_surprise=reads_surprise(model),
+                )
+                steps_BS = read.logits_BS.float().cpu()
                 steps_BS = torch.where(torch.isfinite(steps_BS), steps_BS, math.nan)
                 for key, values in zip(keys, steps_BS.tolist(), strict=True):
                     unique[key] = values[: len(key[1])]
     finally:
         model.train(was_training)
-    logits = [list(unique[one.token_ids, one.step_positions]) for one in inputs]
+    logits = [list(unique[_key(one)]) for one in inputs]
     return logits
 
 
 def to_probabilities(logits: Sequence[Sequence[float]], temperature: float = 1.0) -> list[list[float]]:
-    """``sigmoid(logit / temperature)`` of each step, in float32; NaN stays NaN."""
+    """``p_k = min over j <= k of sigmoid(z_j / temperature)``, float32: how sure it is that steps 1..k are all right.
+
+    The logit of a step is about the step given that what stands before it is right; behind an error that premise is
+    false, and a path must not seem to recover. The running minimum changes no first error and, unlike a product, does
+    not sink with the number of steps. NaN stays NaN, also for the steps behind it.
+    """
     return [
-        torch.sigmoid(torch.tensor(path, dtype=torch.float32) / temperature).tolist() if path else [] for path in logits
+        torch.sigmoid(torch.tensor(path, dtype=torch.float32) / temperature).cummin(0).values.tolist() if path else []
+        for path in logits
     ]
 
 
@@ -85,7 +98,7 @@ def score_paths(
     temperature: float = 1.0,
     pad_id: int = 0,
 ) -> list[list[float]]:
-    """Return the probability in [0, 1] of each kept step being right, one list a path; see ``score_logits``."""
+    """Return ``to_probabilities`` of ``score_logits``: one list a path, one probability in [0, 1] a kept step."""
     logits = score_logits(model, inputs, max_batch_tokens=max_batch_tokens, pad_id=pad_id)
     return to_probabilities(logits, temperature)
 
@@ -269,13 +282,15 @@ def fit_temperature(logits: Sequence[float], labels: Sequence[float]) -> float:
 def calibrate(logits: Sequence[Sequence[float]], inputs: Sequence[PRMInput]) -> tuple[Calibration, PRMQuality]:
     """Fit temperature, then threshold, on held-out paths; return them and the quality they give there.
 
+    Steps behind a path's first error do not enter the temperature: their logits answer another question.
+
     Raises:
         ValueError: no labelled step with a finite logit.
     """
     pairs = [
         (z, label)
         for path, one in zip(logits, inputs, strict=True)
-        for z, label in zip(path, one.labels or (), strict=True)
+        for z, label in _until_error(path, one.labels or ())
         if label != IGNORED and math.isfinite(z)
     ]
     temperature = fit_temperature([z for z, _ in pairs], [label for _, label in pairs])
@@ -283,8 +298,9 @@ def calibrate(logits: Sequence[Sequence[float]], inputs: Sequence[PRMInput]) -> 
     return Calibration(temperature, quality.threshold), quality
 
 
-_Key = tuple[tuple[int, ...], tuple[int, ...]]
-"""Token ids and step positions: all that a score depends on."""
+def _until_error(path: Sequence[float], labels: Sequence[float]) -> list[tuple[float, float]]:
+    first = label_first_error(labels)
+    return list(zip(path, labels, strict=True))[: None if first is None else first + 1]
 
 
 def _batches(keys: Sequence[_Key], max_batch_tokens: int) -> Iterator[list[_Key]]:
@@ -295,3 +311,7 @@ def _batches(keys: Sequence[_Key], max_batch_tokens: int) -> Iterator[list[_Key]
         size = max(1, max_batch_tokens // len(order[start][0]))
         yield order[start : start + size]
         start += size
+
+
+def _key(one: PRMInput) -> _Key:
+    return one.token_ids, one.step_positions, one.prompt_length

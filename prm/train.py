@@ -29,7 +29,8 @@ from common.progress import StageBar
 from common.records import IGNORED
 from prm.inputs import PRMBatch, PRMInput, collate
 from prm.model import Calibration, merge_lora, set_trainable, with_lora
-from prm.objective import gather_steps, right_step_loss, step_loss
+from prm.network import read_steps, reads_surprise
+from prm.objective import right_step_loss, step_loss
 from prm.score import PRMQuality, calibrate, measure_quality, score_logits, to_probabilities
 from prm.training_set import LengthGrouped, stable_hash, training_view
 
@@ -52,7 +53,7 @@ class FitSettings:
         weight_decay, max_grad_norm: AdamW's decay, and the limit of the gradient's norm.
         steps_after_error: wrong paths are cut this many steps behind their first error, see
             ``prm.training_set``; None keeps them whole. Held-out paths are never cut.
-        lm_weight: of ``prm.objective.right_step_loss`` against the loss of the steps; needs ``lm_head_VH``.
+        lm_weight: of ``prm.objective.right_step_loss`` against the loss of the steps.
         wrong_weight, focal_gamma: see ``prm.objective.step_loss``.
         select_by: what held-out figure picks the epoch that is kept.
         patience: epochs without a better held-out figure before a stage stops; None never stops early.
@@ -63,17 +64,17 @@ class FitSettings:
     """
 
     head_epochs: float = 0.25
-    head_learning_rate: float = 1e-3
+    head_learning_rate: float = 1e-2
     epochs: float = 3.0
     learning_rate: float = 5e-4
-    batch_paths: int = 64
+    batch_paths: int = 16
     accumulate: int = 1
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     warmup: float = 0.05
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
-    steps_after_error: int | None = 1
-    lm_weight: float = 0.0
+    steps_after_error: int | None = 0
+    lm_weight: float = 3.0
     wrong_weight: float = 1.0
     focal_gamma: float = 0.0
     select_by: Literal["first_error_f1", "loss"] = "first_error_f1"
@@ -145,19 +146,19 @@ def fit_prm(
         model: from ``prm.model.build_prm``, or an earlier round's PRM.
         train, held_out: labelled inputs; they should not share problems (``split_by_problem``).
         folder: where the stages keep checkpoints; ``prm.model.save_prm`` writes the result elsewhere.
-        lm_head_VH: the policy's output embedding (``prm.model.policy_lm_head``), needed when ``lm_weight`` > 0.
+        lm_head_VH: ``prm.model.policy_lm_head``; a plain token classifier needs it when ``lm_weight`` > 0.
         pad_id: any valid id.
         callbacks: more callbacks for both stages, e.g. one that writes each logged row.
 
     Raises:
-        InputError: no training path, or no held-out path, has a label; or ``lm_weight`` > 0 without ``lm_head_VH``.
+        InputError: no training path, or no held-out path, has a label; or a plain PRM lacks ``lm_head_VH``.
     """
     train = [one for one in train if one.has_label]
     held_out = [one for one in held_out if one.has_label]
     if not train or not held_out:
         raise InputError(f"{len(train)} training and {len(held_out)} held-out paths have labels; wanted some of each")
-    if settings.lm_weight > 0 and lm_head_VH is None:
-        raise InputError(f"lm_weight = {settings.lm_weight} needs the policy's output embedding, lm_head_VH")
+    if settings.lm_weight > 0 and lm_head_VH is None and not reads_surprise(model):
+        raise InputError(f"lm_weight = {settings.lm_weight} needs lm_head_VH when the PRM reads no surprise")
     distinct = training_view(train, steps_after_error=settings.steps_after_error)
     tokens = settings.max_eval_tokens
     quality = {"before": _quality(model, held_out, tokens, pad_id)}
@@ -191,6 +192,7 @@ class PRMTrainer(Trainer):
         self.settings = settings
         self.pad_id = pad_id
         self.lm_head_VH = lm_head_VH.to(self.args.device) if lm_head_VH is not None and settings.lm_weight else None
+        self.with_surprise = reads_surprise(self.model)
         self.model_accepts_loss_kwargs = True  # makes Trainer count the labels of the whole window for us
         self.loss_is_scaled_for_ga = True
 
@@ -201,30 +203,30 @@ class PRMTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
-        outputs = model(
-            input_ids=inputs["input_ids"],
-            attention_mask=inputs["attention_mask"],
-            output_hidden_states=self.lm_head_VH is not None,
+        read = read_steps(
+            model,
+            inputs["input_ids"],
+            inputs["attention_mask"],
+            inputs["step_starts"],
+            inputs["step_positions"],
+            with_surprise=self.with_surprise,
+            lm_head_VH=self.lm_head_VH,
         )
         window = inputs["labels"].ne(IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
         loss = step_loss(
-            gather_steps(outputs.logits[..., 0], inputs["step_positions"]),
+            read.logits_BS,
             inputs["labels"],
             steps_in_window=window,
             wrong_weight=self.settings.wrong_weight,
             focal_gamma=self.settings.focal_gamma,
         )
-        if self.lm_head_VH is not None:
+        if self.settings.lm_weight and read.token_logprobs_BT is not None and read.token_logprobs_BT.requires_grad:
             loss = loss + self.settings.lm_weight * right_step_loss(
-                outputs.hidden_states[-1],
-                self.lm_head_VH,
-                inputs["input_ids"],
-                inputs["right_token_weights"],
-                steps_in_window=window,
+                read.token_logprobs_BT, inputs["right_token_weights"], steps_in_window=window
             )
         # ranks average gradients, the window's steps are counted over all ranks
         loss = loss * self.accelerator.num_processes
-        return (loss, outputs) if return_outputs else loss
+        return (loss, read) if return_outputs else loss
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         held_out: Sequence[PRMInput] = self.eval_dataset
@@ -337,6 +339,7 @@ def _tensors(batch: PRMBatch) -> dict[str, torch.Tensor]:
     return {
         "input_ids": batch.input_ids_BT,
         "attention_mask": batch.attention_mask_BT,
+        "step_starts": batch.step_starts_BS,
         "step_positions": batch.step_positions_BS,
         "labels": batch.labels_BS,
         "right_token_weights": batch.right_token_weights_BT,

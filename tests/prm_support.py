@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrai
 
 from common.records import FinishReason, Path, Step, Verdict
 from prm.inputs import PRMInput, prm_input
-from prm.model import build_prm
+from prm.model import build_prm, head_parameters
 
 CHARACTERS = "\n 0123456789+-*=.:()abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ?,ки"
 
@@ -81,9 +81,16 @@ def tiny_policy(folder: FilePath, *, vocab: int = 300, hidden: int = 32, layers:
     return folder
 
 
-def tiny_prm(folder: FilePath, **options: int) -> PreTrainedModel:
-    """A PRM on ``tiny_policy`` whose head is not zero, so that scores differ."""
-    return build_prm(tiny_policy(folder, **options), head_std=1.0, seed=3)
+def tiny_prm(folder: FilePath, *, surprise: bool = True, **options: int) -> PreTrainedModel:
+    """A PRM on ``tiny_policy`` whose heads are not zero, so that scores differ and lie off the ends of [0, 1]."""
+    prm = build_prm(tiny_policy(folder, **options), surprise=surprise, head_std=1.0, seed=3)
+    with torch.no_grad():
+        for name, weight in head_parameters(prm).items():
+            if name == "gate.weight":
+                weight.normal_(std=0.3, generator=torch.Generator().manual_seed(4))
+            elif name == "gate.bias":
+                weight.fill_(-3.0)
+    return prm
 
 
 def toy_inputs(count: int, *, seed: int = 0, steps: int = 4, problems: int = 20) -> list[PRMInput]:

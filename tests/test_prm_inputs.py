@@ -174,6 +174,7 @@ def test_collate_by_hand_and_padding_is_told_by_length() -> None:
     batch = collate([long, short], pad_id=eos)
     assert batch.input_ids_BT.tolist() == [[eos, 1, 2, 3, eos], [eos, 4, eos, eos, eos]]
     assert batch.attention_mask_BT.tolist() == [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]
+    assert batch.step_starts_BS.tolist() == [[2, 3], [1, 0]]
     assert batch.step_positions_BS.tolist() == [[2, 4], [1, 0]]
     assert batch.is_step_BS.tolist() == [[True, True], [True, False]]
     assert batch.labels_BS.tolist() == [[1, 0], [0.5, IGNORED]]

@@ -25,24 +25,38 @@ from prm.model import (
     weights_hash,
     with_lora,
 )
-from prm.score import PRMScorer, score_paths
+from prm.network import StepPRM
+from prm.score import PRMScorer, score_logits, score_paths
 
 
-def test_backbone_is_the_policys_and_the_head_is_fresh(tmp_path: Path) -> None:
+@pytest.mark.parametrize("surprise", [True, False])
+def test_backbone_is_the_policys_and_the_head_is_fresh(tmp_path: Path, surprise: bool) -> None:
     policy = AutoModelForCausalLM.from_pretrained(tiny_policy(tmp_path))
-    prm = build_prm(tmp_path)
+    prm = build_prm(tmp_path, surprise=surprise)
     theirs, ours = policy.base_model.state_dict(), prm.base_model.state_dict()
     assert theirs.keys() == ours.keys()
     assert all(torch.equal(theirs[name], ours[name]) for name in ours)
-    assert {name: tuple(weight.shape) for name, weight in head_parameters(prm).items()} == {
-        "score.weight": (1, 32),
-        "score.bias": (1,),
-    }
+    names = {"score", "gate"} if surprise else {"score"}
+    shapes = {f"{name}.weight": (1, 32) for name in names} | {f"{name}.bias": (1,) for name in names}
+    assert {name: tuple(weight.shape) for name, weight in head_parameters(prm).items()} == shapes
+    if surprise:
+        assert torch.equal(prm.lm_head.weight, policy.get_output_embeddings().weight)
 
 
-def test_zero_head_starts_at_one_half(tmp_path: Path) -> None:
-    prm = build_prm(tiny_policy(tmp_path))
+def test_plain_zero_head_starts_at_one_half(tmp_path: Path) -> None:
+    prm = build_prm(tiny_policy(tmp_path), surprise=False)
     assert {score for path in score_paths(prm, toy_inputs(4)) for score in path} == {0.5}
+
+
+def test_surprise_prm_starts_at_two_plus_the_log_likelihood_of_the_step(tmp_path: Path) -> None:
+    policy = AutoModelForCausalLM.from_pretrained(tiny_policy(tmp_path)).eval()
+    inputs = toy_inputs(4)
+    for one, logits in zip(inputs, score_logits(build_prm(tmp_path), inputs), strict=True):
+        ids = torch.tensor([one.token_ids])
+        with torch.no_grad():
+            logprobs = policy(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
+        for start, end, logit in zip(one.step_starts, one.step_positions, logits, strict=True):
+            assert logit == pytest.approx(2 + logprobs[start - 1 : end].sum().item(), abs=1e-3)
 
 
 def test_head_is_seeded_whatever_the_global_state(tmp_path: Path) -> None:
@@ -54,8 +68,8 @@ def test_head_is_seeded_whatever_the_global_state(tmp_path: Path) -> None:
     assert weights_hash(first) != weights_hash(build_prm(tmp_path, head_std=0.1, seed=6))
 
 
-def test_saved_prm_loads_without_this_project(tmp_path: Path) -> None:
-    prm = tiny_prm(tmp_path / "policy")
+def test_plain_prm_loads_without_this_project(tmp_path: Path) -> None:
+    prm = tiny_prm(tmp_path / "policy", surprise=False)
     save_prm(prm, tmp_path / "prm", Calibration(1.5, 0.3))
     plain = AutoModelForTokenClassification.from_pretrained(tmp_path / "prm").eval()
     assert plain.config.id2label == {0: RIGHT}
@@ -64,6 +78,15 @@ def test_saved_prm_loads_without_this_project(tmp_path: Path) -> None:
         ours = prm.eval()(input_ids=batch.input_ids_BT, attention_mask=batch.attention_mask_BT).logits
         theirs = plain(input_ids=batch.input_ids_BT, attention_mask=batch.attention_mask_BT).logits
     torch.testing.assert_close(ours, theirs)
+
+
+def test_surprise_prm_loads_through_the_same_class(tmp_path: Path) -> None:
+    prm = tiny_prm(tmp_path / "policy")
+    save_prm(prm, tmp_path / "prm", Calibration())
+    loaded = AutoModelForTokenClassification.from_pretrained(tmp_path / "prm").eval()
+    assert type(loaded) is StepPRM
+    assert loaded.config.id2label == {0: RIGHT}
+    assert score_paths(loaded, toy_inputs(5)) == score_paths(prm, toy_inputs(5))
 
 
 def test_calibration_travels_with_the_weights(tmp_path: Path) -> None:
@@ -101,7 +124,7 @@ def test_L64_classes_are_told_by_name(tmp_path: Path, names: list[str]) -> None:
 
 
 def test_L64_a_model_that_always_says_right_scores_one(tmp_path: Path) -> None:
-    prm = build_prm(tiny_policy(tmp_path))
+    prm = build_prm(tiny_policy(tmp_path), surprise=False)
     with torch.no_grad():
         head_parameters(prm)["score.bias"].fill_(30.0)
     assert all(score == pytest.approx(1.0) for path in score_paths(prm, toy_inputs(4)) for score in path)
@@ -125,16 +148,19 @@ def test_trainable_parts(tmp_path: Path) -> None:
     set_trainable(prm, "head")
     assert {name for name, weight in prm.named_parameters() if weight.requires_grad} == set(head_parameters(prm))
     set_trainable(prm, "all")
-    assert all(weight.requires_grad for weight in prm.parameters())
+    fixed = {name for name, weight in prm.named_parameters() if not weight.requires_grad}
+    assert fixed == {"lm_head.weight"}
 
 
-def test_lora_merges_back_into_a_plain_model(tmp_path: Path) -> None:
-    prm = tiny_prm(tmp_path)
+@pytest.mark.parametrize("surprise", [True, False])
+def test_lora_merges_back_into_a_plain_model(tmp_path: Path, surprise: bool) -> None:
+    prm = tiny_prm(tmp_path, surprise=surprise)
     names = set(prm.state_dict())
     adapted = with_lora(prm, rank=2)
     trained = {name for name, weight in adapted.named_parameters() if weight.requires_grad}
     assert any("lora_" in name for name in trained)
     assert any("score" in name for name in trained)
+    assert not any("lm_head" in name for name in trained)
     with torch.no_grad():
         for name, weight in adapted.named_parameters():
             if "lora_B" in name:

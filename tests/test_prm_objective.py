@@ -8,7 +8,15 @@ import pytest
 import torch
 
 from common.records import IGNORED
-from prm.objective import NonFiniteLoss, gather_steps, right_step_loss, step_loss
+from prm.objective import (
+    LOWEST_LOGPROB,
+    NonFiniteLoss,
+    gather_steps,
+    right_step_loss,
+    step_loss,
+    surprise_logits,
+    token_logprobs,
+)
 
 
 def softplus(x: float) -> float:
@@ -104,22 +112,33 @@ def test_soft_label_minimum_is_the_label() -> None:
     assert torch.sigmoid(grid[losses.argmin()]).item() == pytest.approx(0.8, abs=0.01)
 
 
-def test_next_token_loss_of_right_steps_by_hand() -> None:
+def test_token_logprobs_by_hand() -> None:
     """Two tokens of vocabulary, identity head: hidden states are the logits of the token behind them."""
     hidden = torch.tensor([[[1.0, 0.0], [0.0, 3.0], [2.0, 2.0], [9.0, 9.0]]])
-    ids = torch.tensor([[0, 1, 0, 1]])
+    logprobs = token_logprobs(hidden, torch.eye(2), torch.tensor([[0, 1, 0, 1]]))
+    expected = [0.0, -softplus(1.0), -softplus(3.0), -math.log(2)]
+    torch.testing.assert_close(logprobs[0], torch.tensor(expected))
+
+
+def test_surprise_by_hand() -> None:
+    logprobs = torch.tensor([[0.0, -1.0, -2.0, -0.5, -4.0, -50.0]])
+    gates = torch.tensor([[9.0, 1.0, 0.5, 2.0, 1.0, 1.0]])
+    starts, ends = torch.tensor([[1, 3, 5]]), torch.tensor([[2, 4, 5]])
+    expected = [-1.0 - 1.0, -1.0 - 4.0, LOWEST_LOGPROB]
+    torch.testing.assert_close(surprise_logits(logprobs, gates, starts, ends), torch.tensor([expected]))
+
+
+def test_surprise_of_a_first_token_is_zero() -> None:
+    """Nothing predicts the first token of a row, so a step made of it alone gets no evidence."""
+    logprobs = token_logprobs(torch.randn(1, 3, 4), torch.randn(6, 4), torch.tensor([[5, 1, 2]]))
+    assert surprise_logits(logprobs, torch.ones(1, 3), torch.tensor([[0]]), torch.tensor([[0]])).item() == 0.0
+
+
+def test_next_token_loss_of_right_steps_by_hand() -> None:
+    logprobs = torch.tensor([[0.0, -0.3, -0.7, -5.0]], requires_grad=True)
     weights = torch.tensor([[0.0, 0.5, 0.5, 0.0]])  # one right step made of tokens 1 and 2
-    expected = (0.5 * softplus(1.0) + 0.5 * softplus(3.0)) / 4
-    loss = right_step_loss(hidden, torch.eye(2), ids, weights, steps_in_window=4)
-    assert loss.item() == pytest.approx(expected, rel=1e-6)
-
-
-def test_tokens_without_weight_get_no_next_token_gradient() -> None:
-    hidden = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    ids = torch.tensor([[0, 1, 2, 3, 0], [1, 1, 1, 1, 1]])
-    weights = torch.zeros(2, 5)
-    weights[0, 2] = 1.0
-    right_step_loss(hidden, torch.randn(4, 3), ids, weights, steps_in_window=1).backward()
-    assert hidden.grad.abs().sum(-1).nonzero().tolist() == [[0, 1]]  # the state in front of token 2
-    empty = right_step_loss(hidden, torch.randn(4, 3), ids, torch.zeros(2, 5), steps_in_window=1)
-    assert empty.item() == 0.0
+    loss = right_step_loss(logprobs, weights, steps_in_window=4)
+    assert loss.item() == pytest.approx((0.15 + 0.35) / 4)
+    loss.backward()
+    assert logprobs.grad.tolist() == [[0.0, -0.125, -0.125, 0.0]]
+    assert right_step_loss(logprobs, torch.zeros(1, 4), steps_in_window=4).item() == 0.0

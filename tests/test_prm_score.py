@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import random
 import time
@@ -16,6 +17,7 @@ from common.records import IGNORED
 from common.records import Path as Solution
 from prm.inputs import PRMInput, collate, path_input, text_input
 from prm.model import Calibration, head_parameters
+from prm.network import read_steps, reads_surprise
 from prm.score import (
     PRMScorer,
     aggregate,
@@ -29,9 +31,9 @@ from prm.score import (
 )
 
 
-@pytest.fixture(scope="module")
-def prm(tmp_path_factory: pytest.TempPathFactory):
-    return tiny_prm(tmp_path_factory.mktemp("policy"))
+@pytest.fixture(scope="module", params=["surprise", "plain"])
+def prm(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest):
+    return tiny_prm(tmp_path_factory.mktemp("policy"), surprise=request.param == "surprise")
 
 
 def assert_close(ours: list[list[float]], theirs: list[list[float]]) -> None:
@@ -51,10 +53,16 @@ def test_contract_equal_scores_for_every_caller(prm, name: str) -> None:
     assert_close(by_scorer, score_paths(prm, [text_input(tokenizer, prompt, steps) for steps in texts]))
     batch = collate([path_input(prompt, path) for path in paths], pad_id=tokenizer.pad_token_id)  # as in training
     with torch.no_grad():
-        logits = prm.eval()(input_ids=batch.input_ids_BT, attention_mask=batch.attention_mask_BT).logits[..., 0]
-    trained = torch.sigmoid(logits.gather(1, batch.step_positions_BS))
-    rows = zip(trained, batch.is_step_BS, strict=True)
-    assert_close(by_scorer, [row[is_step].tolist() for row, is_step in rows])
+        read = read_steps(
+            prm.eval(),
+            batch.input_ids_BT,
+            batch.attention_mask_BT,
+            batch.step_starts_BS,
+            batch.step_positions_BS,
+            with_surprise=reads_surprise(prm),
+        )
+    rows = zip(read.logits_BS, batch.is_step_BS, strict=True)
+    assert_close(by_scorer, to_probabilities([row[is_step].tolist() for row, is_step in rows]))
 
 
 def test_scores_do_not_depend_on_padding_batching_or_order(prm) -> None:
@@ -70,7 +78,7 @@ def test_scores_do_not_depend_on_padding_batching_or_order(prm) -> None:
 
 def test_scores_differ_between_steps_and_paths(prm) -> None:
     """So that the equalities above are not those of a constant."""
-    scores = [score for path in score_paths(prm, toy_inputs(10)) for score in path]
+    scores = [score for path in to_probabilities(score_logits(prm, toy_inputs(20))) for score in path]
     assert len({round(score, 4) for score in scores}) > len(scores) // 2
     assert max(scores) - min(scores) > 0.05
 
@@ -78,22 +86,46 @@ def test_scores_differ_between_steps_and_paths(prm) -> None:
 def test_causal_later_steps_change_no_earlier_score(prm) -> None:
     inputs = [one for one in toy_inputs(30) if len(one.step_positions) >= 3]
     for one in inputs:
-        whole = score_paths(prm, [one])[0]
+        whole = score_logits(prm, [one])[0]
         for step, position in enumerate(one.step_positions):
             tail = tuple(7 + (token * 31) % 200 for token in one.token_ids[position + 1 :])
             changed = dataclasses.replace(one, token_ids=one.token_ids[: position + 1] + tail)
-            assert score_paths(prm, [changed])[0][: step + 1] == pytest.approx(whole[: step + 1], abs=1e-5)
+            assert score_logits(prm, [changed])[0][: step + 1] == pytest.approx(whole[: step + 1], abs=1e-5)
             if step + 1 < len(whole):
-                assert score_paths(prm, [changed])[0] != pytest.approx(whole, abs=1e-5)
+                assert score_logits(prm, [changed])[0] != pytest.approx(whole, abs=1e-5)
+
+
+def by_hand(prm, one: PRMInput, step: int) -> float:
+    """The step's logit from a forward on the prefix alone: an independent way to the same number."""
+    end = one.step_positions[step]
+    ids = torch.tensor([one.token_ids[: end + 1]])
+    with torch.no_grad():
+        hidden = prm.eval().base_model(input_ids=ids).last_hidden_state[0]
+        logit = prm.score(hidden[-1])[0]
+        if reads_surprise(prm):
+            for at in range(one.step_starts[step], end + 1):
+                logprob = prm.lm_head(hidden[at - 1]).log_softmax(-1)[ids[0, at]].clamp(min=-12)
+                logit = logit + torch.nn.functional.softplus(prm.gate(hidden[at - 1]))[0] * logprob
+    return logit.item()
 
 
 def test_step_score_equals_a_forward_on_the_prefix_alone(prm) -> None:
-    """An independent way to the same number: cut after the step, read the last token."""
-    for one, scores in zip(toy_inputs(10), score_paths(prm, toy_inputs(10)), strict=True):
-        for position, score in zip(one.step_positions, scores, strict=True):
-            with torch.no_grad():
-                logits = prm.eval()(torch.tensor([one.token_ids[: position + 1]])).logits
-            assert torch.sigmoid(logits[0, -1, 0]).item() == pytest.approx(score, abs=1e-5)
+    for one, logits in zip(toy_inputs(10), score_logits(prm, toy_inputs(10)), strict=True):
+        assert logits == pytest.approx([by_hand(prm, one, step) for step in range(len(logits))], abs=1e-5)
+
+
+def test_probabilities_are_the_running_minimum() -> None:
+    (scores,) = to_probabilities([[2.0, -1.0, 0.5, -3.0]])
+    by_hand = [1 / (1 + math.exp(-z)) for z in (2.0, -1.0, -1.0, -3.0)]
+    assert scores == pytest.approx(by_hand)
+    assert to_probabilities([[]]) == [[]]
+
+
+def test_nan_stays_nan_behind_it() -> None:
+    (scores,) = to_probabilities([[2.0, math.nan, 3.0]])
+    assert scores[0] == pytest.approx(1 / (1 + math.exp(-2.0)))
+    assert math.isnan(scores[1])
+    assert math.isnan(scores[2])
 
 
 def test_L65_one_score_a_step(prm) -> None:
@@ -148,8 +180,8 @@ def test_scoring_changes_no_weight_and_no_mode(prm) -> None:
 def test_temperature_divides_the_logit(prm) -> None:
     inputs = toy_inputs(5)
     scores = PRMScorer(prm, Calibration(2.0, 0.5)).score_inputs(inputs)
-    by_hand = [[1 / (1 + math.exp(-z / 2.0)) for z in path] for path in score_logits(prm, inputs)]
-    assert_close(scores, by_hand)
+    logits = [itertools.accumulate(path, min) for path in score_logits(prm, inputs)]
+    assert_close(scores, [[1 / (1 + math.exp(-z / 2.0)) for z in path] for path in logits])
 
 
 def test_temperature_recovers_a_known_scale() -> None:
@@ -224,7 +256,10 @@ def test_L68_ignored_later_steps_enter_no_figure() -> None:
 def one_forward_a_step(prm, inputs: list[PRMInput]) -> list[list[float]]:
     """What others do: a forward on the prefix of each step."""
     return [
-        [score_paths(prm, [PRMInput(one.token_ids[: at + 1], (at,))])[0][0] for at in one.step_positions]
+        [
+            score_logits(prm, [PRMInput(one.token_ids[: at + 1], (at,), prompt_length=start)])[0][0]
+            for start, at in zip(one.step_starts, one.step_positions, strict=True)
+        ]
         for one in inputs
     ]
 
@@ -233,9 +268,9 @@ def one_forward_a_step(prm, inputs: list[PRMInput]) -> list[list[float]]:
 def test_one_forward_for_all_steps_is_five_times_faster(tmp_path: Path) -> None:
     prm = tiny_prm(tmp_path, hidden=64, layers=4)
     inputs = [one for one in toy_inputs(200, steps=8) if len(one.step_positions) >= 6][:64]
-    score_paths(prm, inputs)
+    score_logits(prm, inputs)
     start = time.perf_counter()
-    together = score_paths(prm, inputs)
+    together = score_logits(prm, inputs)
     middle = time.perf_counter()
     apart = one_forward_a_step(prm, inputs)
     end = time.perf_counter()

@@ -15,11 +15,13 @@ from common.errors import InputError
 from common.models import weights_hash
 from prm.inputs import PRMInput, collate
 from prm.model import build_prm, head_parameters, policy_lm_head
-from prm.objective import right_step_loss
+from prm.objective import right_step_loss, token_logprobs
 from prm.score import score_paths
 from prm.train import FitSettings, fit_prm, newest_checkpoint, split_by_problem
 
-QUICK = FitSettings(head_epochs=1, epochs=2, batch_paths=16, learning_rate=1e-3, warmup=0.0)
+QUICK = FitSettings(
+    head_epochs=1, epochs=2, batch_paths=16, learning_rate=1e-3, warmup=0.0, lm_weight=0.5, steps_after_error=1
+)
 
 
 @pytest.fixture
@@ -63,7 +65,8 @@ def test_second_stage_trains_the_backbone(policy: Path, tmp_path: Path) -> None:
     fitted, report = fit_prm(model, toy_inputs(64), toy_inputs(16, seed=1), QUICK, tmp_path / "fit")
     assert not torch.equal(fitted.base_model.layers[0].mlp.up_proj.weight, before["model.layers.0.mlp.up_proj.weight"])
     assert set(report.quality) == {"before", "head", "all", "calibrated"}
-    assert all(weight.requires_grad for weight in fitted.parameters())
+    assert all(weight.requires_grad for weight in fitted.base_model.parameters())
+    assert torch.equal(fitted.lm_head.weight, before["lm_head.weight"])
     assert {row["part"] for row in report.history} == {"head", "all"}
 
 
@@ -135,7 +138,8 @@ def test_lora_fit_gives_a_plain_model(policy: Path, tmp_path: Path) -> None:
     assert report.quality["all"].loss < report.quality["head"].loss < report.quality["before"].loss
 
 
-def test_next_token_loss_keeps_right_steps_likely(policy: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("surprise", [True, False])
+def test_next_token_loss_keeps_right_steps_likely(policy: Path, tmp_path: Path, surprise: bool) -> None:
     """With it the backbone writes right steps better than without; the head still learns."""
     inputs, lm_head = toy_inputs(64), policy_lm_head(policy)
     batch = collate(inputs, pad_id=0)
@@ -143,16 +147,17 @@ def test_next_token_loss_keeps_right_steps_likely(policy: Path, tmp_path: Path) 
     for weight in (0.0, 1.0):
         settings = dataclasses.replace(QUICK, epochs=6, learning_rate=3e-3, lm_weight=weight, select_by="loss")
         model, report = fit_prm(
-            build_prm(policy), inputs, inputs, settings, tmp_path / f"fit-{weight}", lm_head_VH=lm_head
+            build_prm(policy, surprise=surprise), inputs, inputs, settings, tmp_path / f"{weight}", lm_head_VH=lm_head
         )
         assert report.quality["all"].loss < report.quality["before"].loss
         with torch.no_grad():
             hidden = model.eval().base_model(batch.input_ids_BT).last_hidden_state
-        weights = batch.right_token_weights_BT
-        losses.append(right_step_loss(hidden, lm_head, batch.input_ids_BT, weights, steps_in_window=1).item())
+        logprobs = token_logprobs(hidden, lm_head, batch.input_ids_BT)
+        losses.append(right_step_loss(logprobs, batch.right_token_weights_BT, steps_in_window=1).item())
     assert losses[1] < 0.95 * losses[0]
-    with pytest.raises(InputError, match="lm_head_VH"):
-        fit_prm(build_prm(policy), inputs, inputs, settings, tmp_path / "none")
+    if not surprise:
+        with pytest.raises(InputError, match="lm_head_VH"):
+            fit_prm(build_prm(policy, surprise=False), inputs, inputs, settings, tmp_path / "none")
 
 
 def test_held_out_problems_share_no_path_with_training() -> None:
