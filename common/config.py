@@ -91,16 +91,19 @@ class DataSection(Section):
 class PrmSection(Section):
     """Fit of the process reward model: head first, then all weights (PURE's two stages, scaled to the model)."""
 
-    head_learning_rate: float = Field(1e-3, ge=0, description="learning rate of the head-only stage")
+    surprise: bool = Field(
+        True, description="the step's logit also reads how likely the policy finds each token (prm.network)"
+    )
+    head_learning_rate: float = Field(1e-2, ge=0, description="learning rate of the head-only stage")
     head_epochs: float = Field(0.25, ge=0, description="epochs of the head-only stage")
-    learning_rate: float = Field(1e-3, ge=0, description="learning rate of the stage that trains all weights")
-    epochs: float = Field(4.0, ge=0, description="epochs of that stage")
+    learning_rate: float = Field(5e-4, ge=0, description="learning rate of the stage that trains all weights")
+    epochs: float = Field(2.0, ge=0, description="epochs of that stage")
     batch_paths: int = Field(16, ge=1, description="paths an update")
     lm_weight: float = Field(
-        0.5, ge=0, description="weight of the next-token loss on right steps beside the steps' own (arXiv:2406.10216)"
+        3.0, ge=0, description="weight of the next-token loss on right steps beside the steps' own (arXiv:2406.10216)"
     )
     steps_after_error: int | None = Field(
-        1, ge=0, description="wrong paths are read up to this many steps behind their first error; null: whole"
+        0, ge=0, description="wrong paths are read up to this many steps behind their first error; null: whole"
     )
     weight_decay: float = Field(0.01, ge=0, description="AdamW weight decay")
     holdout: float = Field(0.1, gt=0, lt=0.5, description="share of the PROBLEMS kept for threshold and calibration")

@@ -76,8 +76,7 @@ def fit_stage(config: Config, run: Run) -> None:
     train, held_out = split_by_problem(inputs, config.prm.holdout, seed=config.seed)
     print(f"prm: {len(train)} paths train, {len(held_out)} held out; {counts}")
     before = run.at(run.round - 1).require("prm").file("prm") if run.round else None
-    model = load_prm(before)[0] if before else build_prm(start, seed=config.seed)
-    model.requires_grad_(True)
+    model = load_prm(before)[0] if before else build_prm(start, surprise=config.prm.surprise, seed=config.seed)
     pad_id = tokenizer.pad_token_id
     fitted, report = fit_prm(
         model,
@@ -85,7 +84,7 @@ def fit_stage(config: Config, run: Run) -> None:
         held_out,
         fit_settings(config),
         stage.file("fit"),
-        lm_head_VH=policy_lm_head(start) if config.prm.lm_weight else None,
+        lm_head_VH=None if config.prm.surprise else policy_lm_head(start),
         pad_id=pad_id,
         show_progress=True,
     )

@@ -203,6 +203,28 @@ def test_second_round_starts_from_the_first_policy_and_a_worse_prm_is_rejected(f
     assert rounds_table(root, 2).row_count == 2
 
 
+def test_an_offline_wandb_run_holds_every_monitor_key(finished, tmp_path, monkeypatch):
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT"):
+        monkeypatch.setenv(name, "")  # restored after the test, whatever the stage sets
+        monkeypatch.delenv(name)
+    root = copied(finished, tmp_path, "sample", "label", "prm")
+    process = subprocess.run(
+        command("policy", root, "report_to=wandb", "ppo.batches=1", "ppo.eval_every=1"),
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    stage = Run(root).stage("ppo")
+    (record,) = stage.path.glob("wandb/offline-run-*/*.wandb")
+    written = record.read_bytes()
+    keys = {key for row in stage.metrics() for key in row} - {"step", "alarms", "epoch"}
+    assert len(keys) > 30
+    missing = {key for key in keys if key.removeprefix("eval_").encode() not in written}
+    assert not missing
+
+
 def test_stages_that_train_go_through_the_launcher():
     launch = ["accelerate", "launch"]
     assert stage_command("ppo", "c.yaml", Run(Path("r"), 1), ["seed=1"], launch) == [
