@@ -1,11 +1,10 @@
 """The PRM's loss: masked binary cross entropy over steps. Pure; axis letters B path, S step, T token."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from common.records import IGNORED
 
@@ -74,9 +73,24 @@ def token_logprobs(
     input_ids_BT: Int[Tensor, "paths tokens"],
 ) -> Float[Tensor, "paths tokens"]:
     """``log softmax(W h_{t-1})[x_t]`` in nats, <= 0; 0 for the first token, which nothing predicts."""
-    logits = hidden_BTH[:, :-1].float() @ lm_head_VH.float().T
-    losses = F.cross_entropy(logits.flatten(0, 1), input_ids_BT[:, 1:].flatten(), reduction="none")
-    return F.pad(-losses.view(logits.shape[:2]), (1, 0))
+    states, targets = hidden_BTH[:, :-1].flatten(0, 1), input_ids_BT[:, 1:].flatten()
+    size = max(1, LOGITS_AT_ONCE // lm_head_VH.shape[0])
+    pieces = [
+        checkpoint(_next_logprobs, states[at : at + size], lm_head_VH, targets[at : at + size], use_reentrant=False)
+        if size < len(states) and states.requires_grad
+        else _next_logprobs(states[at : at + size], lm_head_VH, targets[at : at + size])
+        for at in range(0, len(states), size)
+    ]
+    logprobs = torch.cat(pieces) if pieces else states.new_zeros(0, dtype=torch.float32)
+    return F.pad(logprobs.view(hidden_BTH.shape[0], -1), (1, 0))
+
+
+LOGITS_AT_ONCE = 2**26
+"""Logits held at a time (256 MiB): with a large vocabulary tokens go through in pieces, recomputed for gradients."""
+
+
+def _next_logprobs(states: Tensor, lm_head_VH: Tensor, targets: Tensor) -> Tensor:
+    return -F.cross_entropy(states.float() @ lm_head_VH.float().T, targets, reduction="none")
 
 
 LOWEST_LOGPROB = -12.0

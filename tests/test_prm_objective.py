@@ -6,16 +6,16 @@ import math
 
 import pytest
 import torch
+from jaxtyping import jaxtyped
+from shape_checks import checked
 
 from common.records import IGNORED
-from prm.objective import (
-    LOWEST_LOGPROB,
-    NonFiniteLoss,
-    gather_steps,
-    right_step_loss,
-    step_loss,
-    surprise_logits,
-    token_logprobs,
+from prm import objective
+from prm.objective import LOWEST_LOGPROB, NonFiniteLoss
+
+gather_steps, right_step_loss, step_loss, surprise_logits, token_logprobs = (
+    jaxtyped(typechecker=checked)(getattr(objective, name))
+    for name in ("gather_steps", "right_step_loss", "step_loss", "surprise_logits", "token_logprobs")
 )
 
 
@@ -120,6 +120,24 @@ def test_token_logprobs_by_hand() -> None:
     torch.testing.assert_close(logprobs[0], torch.tensor(expected))
 
 
+def test_pieces_of_a_large_vocabulary_give_the_same_values_and_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(3, 7, 4, generator=generator).requires_grad_()
+    head, ids = torch.randn(11, 4, generator=generator), torch.randint(0, 11, (3, 7), generator=generator)
+    results = []
+    for at_once in (2**26, 55, 1):
+        monkeypatch.setattr("prm.objective.LOGITS_AT_ONCE", at_once)
+        logprobs = token_logprobs(hidden, head, ids)
+        results.append((logprobs.detach(), torch.autograd.grad(logprobs.square().sum(), hidden)[0]))
+    for logprobs, gradient in results[1:]:
+        torch.testing.assert_close(logprobs, results[0][0])
+        torch.testing.assert_close(gradient, results[0][1])
+
+
+def test_a_row_of_one_token_has_log_probability_zero() -> None:
+    assert token_logprobs(torch.randn(2, 1, 4), torch.randn(6, 4), torch.tensor([[5], [1]])).tolist() == [[0.0], [0.0]]
+
+
 def test_surprise_by_hand() -> None:
     logprobs = torch.tensor([[0.0, -1.0, -2.0, -0.5, -4.0, -50.0]])
     gates = torch.tensor([[9.0, 1.0, 0.5, 2.0, 1.0, 1.0]])
@@ -142,3 +160,9 @@ def test_next_token_loss_of_right_steps_by_hand() -> None:
     loss.backward()
     assert logprobs.grad.tolist() == [[0.0, -0.125, -0.125, 0.0]]
     assert right_step_loss(logprobs, torch.zeros(1, 4), steps_in_window=4).item() == 0.0
+
+
+def test_shapes_are_checked() -> None:
+    """The annotations are live: a label row of another length is refused by name."""
+    with pytest.raises(TypeError, match="labels_BS"):
+        step_loss(torch.zeros(2, 3), torch.zeros(2, 4))
