@@ -160,6 +160,8 @@ def test_next_token_loss_of_right_steps_by_hand() -> None:
     loss.backward()
     assert logprobs.grad.tolist() == [[0.0, -0.125, -0.125, 0.0]]
     assert right_step_loss(logprobs, torch.zeros(1, 4), steps_in_window=4).item() == 0.0
+    broken = torch.tensor([[float("nan"), -0.3, -0.7, -float("inf")]])  # at tokens that do not count
+    assert right_step_loss(broken, weights, steps_in_window=4).item() == pytest.approx(0.125)
 
 
 def test_shapes_are_checked() -> None:

@@ -34,6 +34,7 @@ def test_right_paths_stay_whole() -> None:
 def test_ignored_steps_at_the_end_are_cut(keep: int | None) -> None:
     (cut,) = training_view([path(1, 0, IGNORED, IGNORED)], steps_after_error=keep)
     assert cut == path(1, 0)
+    assert training_view([path(1, IGNORED, 1, IGNORED)], steps_after_error=keep) == [path(1, IGNORED, 1)]
 
 
 def test_equal_paths_are_taken_once_and_order_is_kept() -> None:
