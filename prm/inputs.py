@@ -222,7 +222,7 @@ def labelled_inputs(
             kept.append(one)
     if not kept:
         raise ValueError(f"no label is left in {paths} paths ({cut} of them cut at {max_length} tokens)")
-    labels = [label for one in kept for label in one.labels]
+    labels = [label for one in kept for label in one.labels or ()]
     ignored = sum(label == IGNORED for label in labels)
     wrong = sum(label != IGNORED and label < 0.5 for label in labels)
     return kept, InputCounts(

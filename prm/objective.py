@@ -31,13 +31,11 @@ def step_loss(
     *,
     steps_in_window: float | Tensor | None = None,
     wrong_weight: float = 1.0,
-    focal_gamma: float = 0.0,
 ) -> Float[Tensor, ""]:
     """Binary cross entropy summed over labelled steps and divided by the number of labelled steps of the window.
 
-    ``loss = 1/N * sum_s w_s * f_s * -(y_s log p_s + (1 - y_s) log(1 - p_s))``, in nats a step, p = sigmoid(logit),
-    y in [0, 1] is the label, ``w_s = y_s + wrong_weight * (1 - y_s)`` and ``f_s = |y_s - p_s| ** focal_gamma``
-    (Lin et al. 2017, arXiv:1708.02002; 0 switches it off). N counts steps, not weights.
+    ``loss = 1/N * sum_s w_s * -(y_s log p_s + (1 - y_s) log(1 - p_s))``, in nats a step, where p = sigmoid(logit),
+    y in [0, 1] is the label and ``w_s = y_s + wrong_weight * (1 - y_s)``. N counts steps, not weights.
 
     Args:
         steps_in_window: N, the number of labelled steps in ALL micro-batches (and ranks) whose gradients are summed
@@ -61,8 +59,6 @@ def step_loss(
         raise NonFiniteLoss(f"{int((~torch.isfinite(logits)).sum())} of {logits.numel()} step logits are not finite")
     losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
     losses = losses * (targets + wrong_weight * (1 - targets))
-    if focal_gamma:
-        losses = losses * (targets - torch.sigmoid(logits)).abs().pow(focal_gamma)
     # an empty selection still has to hang on the graph, or ranks would wait for its gradient
     return losses.sum() / window.to(losses.device) + 0.0 * logits_BS[~counted].nan_to_num(0.0, 0.0, 0.0).sum()
 

@@ -14,7 +14,7 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -27,7 +27,7 @@ from prm.inputs import PRMInput
 from prm.model import Calibration, merge_lora, set_trainable, with_lora
 from prm.network import reads_surprise
 from prm.score import PRMQuality, calibrate, score_logits
-from prm.trainer import FitSettings, PRMTrainer, held_out_quality, trainer_arguments
+from prm.trainer import FitSettings, Part, PRMTrainer, held_out_quality, trainer_arguments
 from prm.training_set import stable_hash, training_view
 
 STAGE_REPORT = "stage.json"
@@ -113,7 +113,8 @@ def fit_prm(
     tokens = settings.max_eval_tokens
     quality = {"before": held_out_quality(model, held_out, tokens, pad_id)}
     history: list[dict[str, Any]] = []
-    for part, epochs in (("head", settings.head_epochs), ("all", settings.epochs)):
+    stages: tuple[tuple[Part, float], ...] = (("head", settings.head_epochs), ("all", settings.epochs))
+    for part, epochs in stages:
         if epochs > 0:
             stage_folder = pathlib.Path(folder) / part
             model, rows = _run_stage(
@@ -129,7 +130,7 @@ def fit_prm(
 
 def _run_stage(
     model: PreTrainedModel,
-    part: Literal["head", "all"],
+    part: Part,
     train: Sequence[PRMInput],
     held_out: Sequence[PRMInput],
     settings: FitSettings,

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer, TrainerControl, TrainingArguments
 
 from common.records import IGNORED
 from prm.inputs import PRMBatch, PRMInput, collate
@@ -24,6 +24,9 @@ from prm.network import read_steps, reads_surprise
 from prm.objective import right_step_loss, step_loss
 from prm.score import PRMQuality, measure_quality, score_logits, to_probabilities
 from prm.training_set import LengthGrouped
+
+Part = Literal["head", "all"]
+"""What a stage trains."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +44,7 @@ class FitSettings:
         steps_after_error: wrong paths are cut this many steps behind their first error, see
             ``prm.training_set``; None keeps them whole. Held-out paths are never cut.
         lm_weight: of ``prm.objective.right_step_loss`` against the loss of the steps.
-        wrong_weight, focal_gamma: see ``prm.objective.step_loss``.
+        wrong_weight: see ``prm.objective.step_loss``.
         select_by: what held-out figure picks the epoch that is kept.
         patience: epochs without a better held-out figure before a stage stops; None never stops early.
         lora_rank: 0 trains all weights, else LoRA adapters of this rank.
@@ -52,7 +55,7 @@ class FitSettings:
 
     head_epochs: float = 0.25
     head_learning_rate: float = 1e-2
-    epochs: float = 3.0
+    epochs: float = 2.0
     learning_rate: float = 5e-4
     batch_paths: int = 16
     accumulate: int = 1
@@ -63,7 +66,6 @@ class FitSettings:
     steps_after_error: int | None = 0
     lm_weight: float = 3.0
     wrong_weight: float = 1.0
-    focal_gamma: float = 0.0
     select_by: Literal["first_error_f1", "loss"] = "first_error_f1"
     patience: int | None = None
     lora_rank: int = 0
@@ -74,6 +76,8 @@ class FitSettings:
 
 class PRMTrainer(Trainer):
     """``Trainer`` whose loss, batch order and evaluation are those of a PRM (see the top of this file)."""
+
+    control: TrainerControl
 
     def __init__(
         self,
@@ -113,7 +117,6 @@ class PRMTrainer(Trainer):
             inputs["labels"],
             steps_in_window=window,
             wrong_weight=self.settings.wrong_weight,
-            focal_gamma=self.settings.focal_gamma,
         )
         if self.settings.lm_weight and read.token_logprobs_BT is not None and read.token_logprobs_BT.requires_grad:
             loss = loss + self.settings.lm_weight * right_step_loss(
@@ -143,7 +146,7 @@ class PRMTrainer(Trainer):
         return LengthGrouped([len(one.token_ids) for one in paths], window, self.settings.seed)
 
 
-def trainer_arguments(part: Literal["head", "all"], settings: FitSettings, folder: pathlib.Path) -> TrainingArguments:
+def trainer_arguments(part: Part, settings: FitSettings, folder: pathlib.Path) -> TrainingArguments:
     """Arguments of one stage's trainer."""
     is_f1 = settings.select_by == "first_error_f1"
     return TrainingArguments(

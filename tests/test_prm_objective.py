@@ -87,13 +87,6 @@ def test_weight_of_wrong_steps_by_hand() -> None:
     assert float(step_loss(logits, labels, wrong_weight=3.0)) == pytest.approx(expected, rel=1e-6)
 
 
-def test_focal_factor_by_hand() -> None:
-    logits, labels = torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]])
-    p = 1 / (1 + math.exp(-1.0))
-    expected = (0.25 * math.log(2) + p**2 * softplus(1.0)) / 2
-    assert float(step_loss(logits, labels, focal_gamma=2.0)) == pytest.approx(expected, rel=1e-6)
-
-
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_non_finite_logits_raise(bad: float) -> None:
     with pytest.raises(NonFiniteLoss, match="1 of 2 step logits"):
