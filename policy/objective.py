@@ -31,7 +31,8 @@ class PolicyLoss:
         num_trained, num_reasoning: tokens of this micro-batch in the surrogate and in the KL.
         clipped_sum: number of trained tokens whose clip is active (the surrogate's gradient is 0 there).
         old_kl_sum: sum over trained tokens of k3(log pi_old -> pi), nats: how far this batch has moved the policy.
-        kl_sum: sum of k3 to the reference over reasoning tokens, nats.
+        kl_sum: sum of rho * k3 to the reference over reasoning tokens, nats: the policy's KL as it is now. Without rho
+            one sampled token that the update made improbable counts e^20 nats and trips every monitor.
         kl_k1_sum: sum of log pi - log pi_ref over reasoning tokens, nats; its mean may not stay negative.
         entropy_sum: sum of the token entropies over trained tokens, nats.
         max_ratio_error: largest abs(rho - 1) over trained tokens, 0 without any.
@@ -123,9 +124,10 @@ def policy_loss(
     kl_sum, kl_k1_sum = torch.zeros_like(loss), torch.zeros_like(loss)
     if reference_logprobs_BT is not None:
         kl_BT = kl_penalty(logprobs_BT, reference_logprobs_BT, is_reasoning_BT)
-        weighted_BT = kl_BT * torch.exp(log_ratio_BT) if is_kl_corrected else kl_BT
+        corrected_BT = kl_BT * torch.exp(log_ratio_BT)
+        weighted_BT = corrected_BT if is_kl_corrected else kl_BT
         loss = loss + kl_coef * weighted_BT.sum() / torch.as_tensor(num_reasoning, dtype=kl_BT.dtype).clamp(min=1)
-        kl_sum = kl_BT.sum()
+        kl_sum = corrected_BT.sum()
         kl_k1_sum = bounded_log_ratio(logprobs_BT, reference_logprobs_BT, is_reasoning_BT).sum()
     with torch.no_grad():
         ratio_BT = torch.exp(log_ratio_BT)

@@ -258,3 +258,22 @@ def test_bounded_log_ratio_keeps_sign_and_bound():
         tensor([[1.0, 50.0, -50.0, 3.0]]), torch.zeros(1, 4), tensor([[True, True, True, False]])
     )
     assert torch.equal(ratio_BT, tensor([[1.0, 20.0, -20.0, 0.0]]))
+
+
+def test_a_token_made_improbable_by_the_update_does_not_trip_the_monitors():
+    """Old log-prob -1, new -11, reference -1: k3 alone is e^10 - 11 = 22015 nats, rho k3 = 1 - 11 e^-10."""
+    one = torch.ones(1, 1, dtype=torch.bool)
+    out = policy_loss(
+        torch.tensor([[-11.0]], dtype=torch.float64),
+        torch.tensor([[-1.0]], dtype=torch.float64),
+        torch.zeros(1, 1, dtype=torch.float64),
+        one,
+        reference_logprobs_BT=torch.tensor([[-1.0]], dtype=torch.float64),
+        is_reasoning_BT=one,
+        entropy_BT=torch.zeros(1, 1, dtype=torch.float64),
+        num_trained=1,
+        num_reasoning=1,
+        kl_coef=0.02,
+        is_kl_corrected=True,
+    )
+    assert float(out.kl_sum) == pytest.approx(1 - 11 * math.exp(-10))
