@@ -1,8 +1,8 @@
 """What one epoch of a PRM fit reads: each distinct path once, cut soon after its first error, like lengths together.
 
 Sampled paths repeat and go on long after they went wrong; neither teaches a PRM much and both cost time. On 8 paths a
-problem of 2 to 8 steps, taking equal paths once leaves 60 % of the tokens, and cutting one step after the first error
-40 % (LOG.md).
+problem of 2 to 8 steps, taking equal paths once leaves 60 % of the tokens, and cutting at the first error a third
+(LOG.md).
 """
 
 from __future__ import annotations
