@@ -6,6 +6,7 @@ import argparse
 import os
 import random
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -39,6 +40,7 @@ def seed_everything(config: Config) -> None:
     import torch
     import transformers
 
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     random.seed(config.seed)
