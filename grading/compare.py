@@ -177,7 +177,7 @@ def _same_equation(a: Node, b: Node, hows: list[str]) -> bool:
     if a[0] != "rel" or b[0] != "rel":
         return False
     hows.append("symbolic")
-    return bool(WORKER.ask("are_proportional", _difference(a), _difference(b)))
+    return WORKER.ask("are_proportional", _difference(a), _difference(b))
 
 
 def _same_ratio(a: Sequence[Node], b: Sequence[Node]) -> bool:
@@ -205,7 +205,7 @@ def _equal_values(a: Node, b: Node, hows: list[str]) -> bool:
         hows.append("numeric")
         return False
     hows.append("symbolic")
-    return bool(WORKER.ask("are_equal", a, b))
+    return WORKER.ask("are_equal", a, b)
 
 
 def _infinite(node: Node) -> int:

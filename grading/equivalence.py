@@ -18,7 +18,7 @@ from grading.normalise import clean, plain_text
 from grading.parse import ParseError, TooDeep
 from grading.structure import parse_cleaned
 from grading.values import TooLarge, Undefined
-from grading.workers import SymbolicTimeout
+from grading.workers import SymbolicTimeout, Unanswered
 
 MAX_TEXT = 20_000
 """Answers longer than this many characters are not looked at (TOO_LONG)."""
@@ -112,8 +112,8 @@ def _grade_trees(answer: str, gold: str) -> Grade:
         return Grade(Verdict.TOO_LONG, "beyond limits")
     except Undefined:
         return Grade(Verdict.WRONG, "undefined")
-    except SymbolicTimeout:
-        return Grade(Verdict.TIMEOUT, "symbolic")
+    except Unanswered as error:
+        return Grade(Verdict.TIMEOUT, "symbolic" if isinstance(error, SymbolicTimeout) else "symbolic failure")
 
 
 def _same_text(a: str, b: str) -> bool:

@@ -26,8 +26,16 @@ MEMORY_BYTES = 2 << 30
 QUESTIONS = ("are_equal", "are_proportional")
 
 
-class SymbolicTimeout(Exception):
+class Unanswered(Exception):
+    """The checker has no answer: its own fault, never the model's."""
+
+
+class SymbolicTimeout(Unanswered):
     """The question was not answered within the limit; its process is gone."""
+
+
+class SymbolicFailure(Unanswered):
+    """SymPy raised on the question; the message names question and exception."""
 
 
 class SymbolicWorker:
@@ -40,9 +48,12 @@ class SymbolicWorker:
         self._asked = 0
         self._lines: queue.Queue[str | None] = queue.Queue()
 
-    def ask(self, question: str, *trees: Any, limit_s: float = LIMIT_S) -> bool | None:
-        """Return the answer of `grading.symbolic.<question>(*trees)`, None when it raised; SymbolicTimeout after
-        the limit.
+    def ask(self, question: str, *trees: Any, limit_s: float = LIMIT_S) -> bool:
+        """Return the answer of `grading.symbolic.<question>(*trees)`.
+
+        Raises:
+            SymbolicTimeout: no answer within `limit_s` seconds.
+            SymbolicFailure: the question raised in the process.
         """
         with self._lock:
             if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
@@ -62,7 +73,9 @@ class SymbolicWorker:
             if self._asked >= RECYCLE_AFTER:
                 self._stop()
             answer = json.loads(line)
-            return answer if isinstance(answer, bool) else None
+            if not isinstance(answer, bool):
+                raise SymbolicFailure(f"{question}: {answer}")
+            return answer
 
     def _start(self) -> None:
         root = str(Path(__file__).resolve().parent.parent)
@@ -128,10 +141,11 @@ def main() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         question, *trees = json.loads(line)
+        answer: bool | str
         try:
-            answer = getattr(symbolic, question)(*map(_tuples, trees)) if question in QUESTIONS else None
-        except Exception:
-            answer = None
+            answer = getattr(symbolic, question)(*map(_tuples, trees)) if question in QUESTIONS else "unknown question"
+        except Exception as error:  # whatever SymPy raises is passed on by name, and the process goes on
+            answer = type(error).__name__
         print(json.dumps(answer), flush=True)
 
 

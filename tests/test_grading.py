@@ -19,7 +19,7 @@ from grading.normalise import clean, plain_text, split_unit
 from grading.parse import ExpressionParser, ParseError, TooDeep
 from grading.structure import parse_answer
 from grading.values import TooLarge, Undefined, approximate, clearly_differ, exact, symbols
-from grading.workers import WORKER, SymbolicTimeout, SymbolicWorker
+from grading.workers import WORKER, SymbolicFailure, SymbolicTimeout, SymbolicWorker
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "cases/answers.jsonl").open(encoding="utf-8")]
 RIGHT, WRONG, UNPARSED = Verdict.CORRECT, Verdict.WRONG, Verdict.UNPARSED
@@ -331,3 +331,16 @@ def test_command_line(tmp_path, capsys):
     assert main(["--input", str(rows), "--output", str(out)]) == 2
     assert "row 1, field 'output': None, want text" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_a_failure_of_the_checker_is_not_the_models_fault(monkeypatch):
+    with pytest.raises(SymbolicFailure, match="are_equal: KeyError"):
+        WORKER.ask("are_equal", ("nonsense", 1), ("nonsense", 2))
+    assert WORKER.ask("are_equal", ("sym", "x"), ("sym", "x")) is True  # the process went on
+
+    def fail(*_: object) -> bool:
+        raise SymbolicFailure("are_equal: TypeError")
+
+    monkeypatch.setattr(WORKER, "ask", fail)
+    result = grade("(y+37)^2", "y^2+74y+1369")
+    assert (result.verdict, result.how) == (Verdict.TIMEOUT, "symbolic failure")
