@@ -13,6 +13,7 @@ from eval import pools
 from eval.intervals import Resampler
 from eval.pools import AnswerKey, Judgement, Pool
 from eval.schema import Figure
+from grading.equivalence import vote_key
 
 Sample = Callable[[Sequence[Problem], int, float, int], list[list[Path]]]
 """``sample(problems, n, temperature, seed)``: n graded paths for each problem."""
@@ -73,7 +74,7 @@ class ModelPools:
     sampled: Pool
     best: Pool
     validation: dict[float, Figure]
-    answer_key: AnswerKey = pools.plain_answer_key
+    answer_key: AnswerKey = vote_key
 
 
 def collect(
@@ -85,7 +86,7 @@ def collect(
     *,
     score: Score | None = None,
     judge: Judge | None = None,
-    answer_key: AnswerKey = pools.plain_answer_key,
+    answer_key: AnswerKey = vote_key,
     announce: Callable[[str], None] = lambda _: None,
 ) -> ModelPools:
     """Sample, score and judge one model's paths; ``announce`` is told in a line what comes next.

@@ -20,6 +20,7 @@ import numpy as np
 from common.metrics import majority_vote, pass_at_k, repeated_ngram_share
 from common.records import Path, Problem, Verdict
 from eval.intervals import Array, per_problem
+from grading.equivalence import vote_key
 
 AGGREGATES = ("min", "last", "mean", "product")
 MAX_SUBSETS = 256
@@ -59,11 +60,6 @@ class Pool:
 def is_right(path: Path) -> bool:
     """True for a finished path with a right answer."""
     return path.verdict is Verdict.CORRECT and not path.is_truncated
-
-
-def plain_answer_key(answer: str) -> str:
-    """Answers are the same vote when they differ in white space and letter case only."""
-    return "".join(answer.split()).casefold()
 
 
 def path_score(step_scores: Sequence[float], aggregate: str) -> float | None:
@@ -146,7 +142,7 @@ def _groups(pool: Pool, answer_key: AnswerKey) -> list[_Group]:
 
 
 def accuracy_components(
-    pool: Pool, *, ks: Sequence[int], aggregate: str, answer_key: AnswerKey = plain_answer_key
+    pool: Pool, *, ks: Sequence[int], aggregate: str, answer_key: AnswerKey = vote_key
 ) -> dict[str, Array]:
     """Components of every accuracy of a pool, named ``pass1``, ``pass_at.k``, ``majority.k``, ``prm_best.k``,
     ``prm_best_by.rule`` and ``prm_vote``; each is a mean over problems.

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 
 from common.records import Verdict
 from grading.compare import Beyond, equal
@@ -17,7 +18,7 @@ from grading.extract import extract
 from grading.normalise import clean, plain_text
 from grading.parse import ParseError, TooDeep
 from grading.structure import parse_cleaned
-from grading.values import TooLarge, Undefined
+from grading.values import TooLarge, Undefined, exact
 from grading.workers import SymbolicTimeout, Unanswered
 
 MAX_TEXT = 20_000
@@ -38,7 +39,10 @@ class Grade:
 
 def grade(answer: str | None, gold: str) -> Grade:
     """Judge an extracted answer. None (no answer stated) is UNPARSED. Never raises on any text."""
-    return _grade(answer, gold)
+    try:
+        return _grade(answer, gold)
+    except _OutOfTime as error:
+        return error.args[0]
 
 
 def grade_completion(text: str, gold: str) -> Grade:
@@ -47,8 +51,27 @@ def grade_completion(text: str, gold: str) -> Grade:
 
 
 def grade_batch(pairs: Sequence[tuple[str | None, str]]) -> list[Grade]:
-    """Judge (answer, gold) pairs: one grade a pair, in order."""
-    return [grade(answer, gold) for answer, gold in pairs]
+    """Judge (answer, gold) pairs: one grade a pair, in order; equal pairs are judged once."""
+    grades = {pair: grade(*pair) for pair in dict.fromkeys(pairs)}
+    return [grades[pair] for pair in pairs]
+
+
+@functools.lru_cache(maxsize=65_536)
+def vote_key(answer: str) -> Fraction | str:
+    """Return what stands for an answer in a majority vote: its exact value if it has one, else its cleaned text.
+
+    1/2, 0.5 and \\frac12 are one vote. Equality that only SymPy sees is not merged: votes must be cheap.
+    """
+    text = clean(answer[:MAX_TEXT])
+    try:
+        value = exact(parse_cleaned(text))
+    except (ParseError, RecursionError, TooLarge, Undefined):
+        value = None
+    return "".join(text.split()).casefold() if value is None else value
+
+
+class _OutOfTime(Exception):
+    """Carries a TIMEOUT past the cache: how busy the machine was must not be remembered as a fact of the answer."""
 
 
 @functools.lru_cache(maxsize=65_536)
@@ -113,7 +136,8 @@ def _grade_trees(answer: str, gold: str) -> Grade:
     except Undefined:
         return Grade(Verdict.WRONG, "undefined")
     except Unanswered as error:
-        return Grade(Verdict.TIMEOUT, "symbolic" if isinstance(error, SymbolicTimeout) else "symbolic failure")
+        how = "symbolic" if isinstance(error, SymbolicTimeout) else "symbolic failure"
+        raise _OutOfTime(Grade(Verdict.TIMEOUT, how)) from error
 
 
 def _same_text(a: str, b: str) -> bool:

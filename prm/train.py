@@ -57,19 +57,21 @@ class FitReport:
 def split_by_problem(
     inputs: Sequence[PRMInput], fraction: float, *, seed: int = 0
 ) -> tuple[list[PRMInput], list[PRMInput]]:
-    """Return (train, held out): all paths of a problem on one side, ``fraction`` of the problems (at least 1) held out.
+    """Return (train, held out): all paths of a problem on one side, about ``fraction`` of the problems held out.
 
-    Problems are ordered by a hash of (seed, problem id): adding paths of a known problem moves nothing, and adding
-    problems moves few.
+    A problem is held out when a hash of (seed, problem id) falls below ``fraction``, whatever the other problems are:
+    over rounds, that add problems, none ever changes sides. If that leaves a side empty, the problem next to the
+    border moves.
 
     Raises:
         InputError: fewer than two problems.
     """
-    problems = sorted({one.problem_id for one in inputs}, key=lambda name: stable_hash(seed, name))
-    if len(problems) < 2:
-        raise InputError(f"paths of {len(problems)} problem(s); wanted at least 2 to hold one out for calibration")
-    count = min(max(1, round(fraction * len(problems))), len(problems) - 1)
-    held_out = set(problems[:count])
+    places = {one.problem_id: stable_hash(seed, one.problem_id) / 2**64 for one in inputs}
+    if len(places) < 2:
+        raise InputError(f"paths of {len(places)} problem(s); wanted at least 2 to hold one out for calibration")
+    problems = sorted(places, key=places.__getitem__)
+    count = sum(place < fraction for place in places.values())
+    held_out = set(problems[: min(max(1, count), len(problems) - 1)])
     return (
         [one for one in inputs if one.problem_id not in held_out],
         [one for one in inputs if one.problem_id in held_out],

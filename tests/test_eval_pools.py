@@ -18,12 +18,12 @@ from eval.pools import (
     is_right,
     majority_of,
     path_score,
-    plain_answer_key,
     problems_by,
     process_components,
     style_components,
 )
 from eval.prm_quality import KnownSteps
+from grading.equivalence import vote_key
 
 
 def values(components):
@@ -150,12 +150,13 @@ def test_cut_paths_cast_no_vote():
     assert values(accuracy_components(pool, ks=(3,), aggregate="min"))["majority.3"] == 1.0
 
 
-def test_answer_keys_merge_spelling():
-    assert plain_answer_key(" X = 7 ") == plain_answer_key("x=7")
-    pool = Pool(1.0, [[path("8"), path("7"), path("7.0", verdict=Verdict.CORRECT)]])
-    assert values(accuracy_components(pool, ks=(3,), aggregate="min"))["majority.3"] == 0.0
-    found = accuracy_components(pool, ks=(3,), aggregate="min", answer_key=lambda text: float(text))
-    assert values(found)["majority.3"] == 1.0
+def test_votes_for_one_value_are_merged():
+    assert vote_key(" X = 7 ") == vote_key("x=7")
+    right = {"verdict": Verdict.CORRECT}
+    pool = Pool(1.0, [[path("8"), path("7", **right), path("7.0", **right)]])
+    assert values(accuracy_components(pool, ks=(3,), aggregate="min"))["majority.3"] == 1.0
+    found = accuracy_components(pool, ks=(3,), aggregate="min", answer_key=str)
+    assert values(found)["majority.3"] == 0.0
 
 
 def test_style_by_hand():

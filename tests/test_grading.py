@@ -13,7 +13,7 @@ import pytest
 
 from common.records import Verdict
 from grading.__main__ import main
-from grading.equivalence import grade, grade_batch, grade_completion
+from grading.equivalence import grade, grade_batch, grade_completion, vote_key
 from grading.extract import extract
 from grading.normalise import clean, plain_text, split_unit
 from grading.parse import ExpressionParser, ParseError, TooDeep
@@ -344,3 +344,30 @@ def test_a_failure_of_the_checker_is_not_the_models_fault(monkeypatch):
     monkeypatch.setattr(WORKER, "ask", fail)
     result = grade("(y+37)^2", "y^2+74y+1369")
     assert (result.verdict, result.how) == (Verdict.TIMEOUT, "symbolic failure")
+    monkeypatch.undo()
+    assert grade("(y+37)^2", "y^2+74y+1369").verdict is Verdict.CORRECT  # a failure is not remembered
+
+
+def test_equal_pairs_of_a_batch_are_judged_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(WORKER, "ask", lambda *question: asked.append(question) or True)
+    pairs = [("(z+41)^2", "z^2+82z+1681"), ("7", "7"), ("(z+41)^2", "z^2+82z+1681")]
+    assert [one.verdict for one in grade_batch(pairs)] == [Verdict.CORRECT] * 3
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "key"),
+    [
+        ("1/2", Fraction(1, 2)),
+        ("0.5", Fraction(1, 2)),
+        (r"\frac{1}{2}", Fraction(1, 2)),
+        ("1,000", Fraction(1000)),
+        ("-3", Fraction(-3)),
+        ("x + 1", "x+1"),
+        ("", ""),
+        ("1/0", "1/0"),
+    ],
+)
+def test_vote_key_merges_equal_values(answer, key):
+    assert vote_key(answer) == key

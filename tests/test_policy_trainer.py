@@ -16,6 +16,8 @@ from data_gen.steps import answer_token_start
 from policy.monitors import Limits
 from policy.options import PolicySettings
 from policy.trainer import NonFiniteUpdates, ProcessPPOTrainer, last_complete_checkpoint
+from prm.model import build_prm
+from prm.score import PRMScorer
 
 
 def weights(trainer):
@@ -35,7 +37,32 @@ def nan_score(prompt_ids, paths):
     return [[math.nan] * len(path.steps) for path in paths]
 
 
+def prm_of_nan_weights(folder, surprise):
+    """A real PRM, read from disk, into whose weights NaN is written."""
+    toy_model().save_pretrained(folder / "policy")
+    toy_tokenizer().save_pretrained(folder / "policy")
+    scorer = PRMScorer(build_prm(str(folder / "policy"), surprise=surprise))
+    with torch.no_grad():
+        for weight in scorer.model.parameters():
+            weight.fill_(math.nan)
+    return scorer
+
+
 # ---- must show F ----
+
+
+@pytest.mark.parametrize("surprise", [True, False])
+def test_run_whose_prm_has_nan_weights_is_the_run_that_loads_no_prm_bit_for_bit(tmp_path, surprise):
+    scorer = prm_of_nan_weights(tmp_path, surprise)
+    before = scorer.weights_hash()
+    broken = toy_trainer(tmp_path / "nan", score=scorer.score)
+    broken.train()
+    alone = toy_trainer(tmp_path / "outcome", score=None)
+    alone.train()
+    assert_same_weights(broken, alone)
+    assert logged(broken, "loss") == logged(alone, "loss")
+    assert sum(logged(broken, "rollout/fallbacks")) > 0
+    assert scorer.weights_hash() == before
 
 
 @pytest.mark.parametrize("baseline", ["moving_average", "group"])

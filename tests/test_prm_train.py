@@ -18,6 +18,7 @@ from prm.model import build_prm, head_parameters, policy_lm_head
 from prm.objective import right_step_loss, token_logprobs
 from prm.score import score_paths
 from prm.train import FitSettings, fit_prm, newest_checkpoint, split_by_problem
+from prm.training_set import stable_hash
 
 QUICK = FitSettings(
     head_epochs=1, epochs=2, batch_paths=16, learning_rate=1e-3, warmup=0.0, lm_weight=0.5, steps_after_error=1
@@ -161,15 +162,30 @@ def test_next_token_loss_keeps_right_steps_likely(policy: Path, tmp_path: Path, 
 
 
 def test_held_out_problems_share_no_path_with_training() -> None:
-    inputs = toy_inputs(100, problems=20)
+    inputs = toy_inputs(1000, problems=200)
     train, held_out = split_by_problem(inputs, 0.2, seed=3)
-    assert len(train) + len(held_out) == 100
-    assert len({one.problem_id for one in held_out}) == 4
+    assert len(train) + len(held_out) == 1000
+    assert 25 <= len({one.problem_id for one in held_out}) <= 55
     assert not {one.problem_id for one in train} & {one.problem_id for one in held_out}
     assert split_by_problem(inputs[::-1], 0.2, seed=3)[1] == held_out[::-1]
     assert {one.problem_id for one in split_by_problem(inputs, 0.2, seed=4)[1]} != {one.problem_id for one in held_out}
     with pytest.raises(InputError, match="1 problem"):
         split_by_problem(toy_inputs(5, problems=1), 0.2)
+
+
+def test_no_problem_changes_sides_when_others_are_added() -> None:
+    inputs = toy_inputs(400, problems=200)
+    few = [one for one in inputs if stable_hash(one.problem_id) % 3 == 0]
+    held_out = {one.problem_id for one in split_by_problem(inputs, 0.2)[1]}
+    assert {one.problem_id for one in split_by_problem(few, 0.2)[1]} == held_out & {one.problem_id for one in few}
+
+
+def test_neither_side_of_the_split_is_empty() -> None:
+    for fraction in (0.001, 0.499):
+        for seed in range(20):
+            train, held_out = split_by_problem(toy_inputs(6, problems=2), fraction, seed=seed)
+            assert {one.problem_id for one in train}
+            assert {one.problem_id for one in held_out}
 
 
 def test_paths_without_labels_are_no_training_data(policy: Path, tmp_path: Path) -> None:
