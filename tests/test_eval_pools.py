@@ -177,16 +177,17 @@ def test_style_by_hand():
 
 def test_process_by_hand():
     three = ("a", "b", "c")
+    judged = [KnownSteps(None), KnownSteps(2), KnownSteps(None), KnownSteps(0), KnownSteps(1, unknown=True)]
     pool = Pool(
         1.0,
-        [[path(answer, steps=three) for answer in "77788"]],
-        judgements=[[KnownSteps(None), KnownSteps(2), KnownSteps(None), KnownSteps(0), KnownSteps(1, unknown=True)]],
+        [[path(answer, steps=three) for answer in "777887"]],
+        judgements=[[*judged, KnownSteps(None)]],
     )
     found = values(process_components(pool))
-    assert found["clean_paths"] == pytest.approx(2 / 4)
-    assert found["hidden_errors"] == pytest.approx(1 / 3)
-    assert found["right_steps"] == pytest.approx((3 + 2 + 3 + 0) / 12)
-    assert found["unknown_share"] == pytest.approx(1 / 5)
+    assert found["clean_paths"] == pytest.approx(3 / 5)
+    assert found["hidden_errors"] == pytest.approx(1 / 4)
+    assert found["right_steps"] == pytest.approx((3 + 2 + 3 + 0 + 3) / 15)
+    assert found["unknown_share"] == pytest.approx(1 / 6)
 
 
 def test_no_oracle_no_process_figures():
