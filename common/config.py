@@ -172,7 +172,9 @@ class PpoSection(Section):
     eval_every: int = Field(4, ge=1, description="generation batches between evaluations; a checkpoint at each")
     eval_samples: int = Field(1, ge=1, description="sampled paths a validation problem, beside the greedy one")
     patience: int = Field(8, ge=1, description="evaluations without a better validation accuracy that stop the run")
-    repeat_limit: float = Field(0.1, ge=0, le=1, description="share of repeated 4-grams that stops the run (method)")
+    repeat_limit: float = Field(
+        0.1, ge=0, le=1, description="rise of the share of repeated 4-grams that stops the run (method: 0.1)"
+    )
     steps_floor: float = Field(
         0.7, ge=0, le=1, description="mean steps below this share of the start, no gain: stop (method)"
     )

@@ -64,7 +64,11 @@ class Recipe:
     heads: int = 4
     intermediate: int = 352
     vocabulary: int = 512
-    passes: tuple[Pass, ...] = (Pass(4889, 1.0, 0.25, 0.62), Pass(2200, 0.4, 0.0, 0.4))
+    passes: tuple[Pass, ...] = (
+        Pass(4889, 1.0, 0.25, 0.62),
+        Pass(2200, 0.4, 0.0, 0.4),
+        Pass(3600, 0.5, 0.0, 0.5),
+    )
     tokens_a_batch: int = 3072
     matrix_rate: float = 0.02
     matrix_decay: float = 0.01

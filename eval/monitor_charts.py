@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from eval.charts import Chart, Series, line_chart
 from policy.monitors import BatchFacts, Limits, batch_alarms
@@ -24,14 +24,15 @@ class Monitor:
         keys: names it may have in a log row, with or without a prefix up to "/"; the first present one is drawn.
         note: what a healthy run looks like.
         limits: (setting that holds the limit, what happens there).
-        relative_to_start: the setting is a share of the first logged value.
+        limit_is: the setting is the limit itself (``absolute``), or it is multiplied with (``share``) or added to
+            (``rise``) the mean of the first window of batches, as the stop rules do.
     """
 
     title: str
     keys: tuple[str, ...]
     note: str
     limits: tuple[tuple[str, str], ...] = ()
-    relative_to_start: bool = False
+    limit_is: Literal["absolute", "share", "rise"] = "absolute"
 
 
 MONITORS = (
@@ -54,9 +55,15 @@ MONITORS = (
         ("mean_steps", "steps"),
         "stays; a fall without a gain is reward hacking",
         (("ppo.steps_floor", "stop"),),
-        relative_to_start=True,
+        limit_is="share",
     ),
-    Monitor("Repeated 4-grams, share", ("repeated_ngrams",), "stays low", (("ppo.repeat_limit", "stop"),)),
+    Monitor(
+        "Repeated 4-grams, share",
+        ("repeated_ngrams",),
+        "stays near its start",
+        (("ppo.repeat_limit", "stop"),),
+        limit_is="rise",
+    ),
     Monitor(
         "Outcome reward", ("reward/outcome", "reward_outcome", "outcome_reward", "reward_mean", "reward"), "should rise"
     ),
@@ -185,6 +192,8 @@ def _limits(
     for setting, effect in monitor.limits:
         value = config.get(setting)
         if _is_number(value) and points:
-            level = float(value) * (points[0][1] if monitor.relative_to_start else 1.0)  # type: ignore[arg-type]
+            first = [y for _, y in points[: Limits().window]]
+            start, level = sum(first) / len(first), float(value)  # type: ignore[arg-type]
+            level = {"absolute": level, "share": level * start, "rise": level + start}[monitor.limit_is]
             limits.append((level, f"{effect} {level:.3g}"))
     return limits

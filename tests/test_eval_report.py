@@ -99,7 +99,7 @@ def test_report_holds_the_numbers(run_dir):
     assert "kl cap" in page
     assert "PRM scores not finite for 2 % of a batch" in page
     assert "stop 0.15" in page
-    assert "stop 3.5" in page  # 0.7 of the first mean number of steps
+    assert "stop 3.36" in page  # 0.7 of the mean steps of the first five batches
     assert "odd/key" in page
     assert "0.777" in page
     assert "62.5" in page  # 5 x 12.5 seconds
