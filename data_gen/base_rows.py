@@ -68,6 +68,7 @@ class Recipe:
         Pass(4889, 1.0, 0.25, 0.62),
         Pass(2200, 0.4, 0.0, 0.4),
         Pass(3600, 0.5, 0.0, 0.5),
+        Pass(3600, 0.5, 0.0, 0.5),
     )
     tokens_a_batch: int = 3072
     matrix_rate: float = 0.02
