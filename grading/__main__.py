@@ -16,16 +16,19 @@ from common.errors import InputError
 from common.runs import read_rows, write_rows
 from grading.equivalence import grade
 from grading.extract import extract
+from grading.settings import DEFAULT, GradingSettings, setting_choices
 
 
-def judged_row(row: dict[str, object], path: Path, number: int) -> dict[str, object]:
+def judged_row(
+    row: dict[str, object], path: Path, number: int, settings: GradingSettings = DEFAULT
+) -> dict[str, object]:
     """Return the row with its verdict. Raises InputError for a field that is missing or no text."""
     for name in ("gold", "output"):
         if not isinstance(row.get(name), str):
             raise InputError(f"{path}, row {number}, field {name!r}: {row.get(name)!r}, want text")
     started = time.perf_counter()
     found = extract(str(row["output"]))
-    result = grade(found.answer, str(row["gold"]))
+    result = grade(found.answer, str(row["gold"]), settings)
     return {
         **row,
         "verdict": result.verdict.value,
@@ -40,9 +43,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m grading", description=__doc__)
     parser.add_argument("--input", type=Path, required=True, help="JSON Lines with fields gold and output")
     parser.add_argument("--output", type=Path, required=True, help="JSON Lines to write")
+    for name, choices in setting_choices().items():
+        parser.add_argument(f"--{name.replace('_', '-')}", choices=choices, default=getattr(DEFAULT, name))
+    parser.add_argument("--rounding-digits", type=int, default=DEFAULT.rounding_digits, help="0: none")
     options = parser.parse_args(arguments)
     try:
-        rows = [judged_row(row, options.input, number) for number, row in enumerate(read_rows(options.input), 1)]
+        settings = GradingSettings(**{name: getattr(options, name) for name in [*setting_choices(), "rounding_digits"]})
+        rows = [
+            judged_row(row, options.input, number, settings) for number, row in enumerate(read_rows(options.input), 1)
+        ]
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

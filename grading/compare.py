@@ -1,14 +1,16 @@
 """Are two parsed answers the same? Structure first, then exact values, sample points, and SymPy in its own process.
 
-Every function takes `hows`, a list to which the rung that decided is appended.
+Every function takes the `Trace` of the comparison, to which the rung that decided is appended.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from fractions import Fraction
 
 from grading.parse import ExpressionParser, Node, ParseError
+from grading.settings import DEFAULT, GradingSettings
 from grading.values import clearly_differ, exact, symbols
 from grading.workers import WORKER
 
@@ -17,53 +19,71 @@ class Beyond(Exception):
     """A comparison is beyond the checker's limits."""
 
 
-def equal(a: Node, b: Node, hows: list[str]) -> bool:
-    """Compare the trees of answer `a` and gold `b`; appends the rung that decided to `hows`."""
+@dataclasses.dataclass
+class Trace:
+    """The settings of one comparison, and the rungs of the ladder that decided its parts, in order."""
+
+    settings: GradingSettings = DEFAULT
+    rungs: list[str] = dataclasses.field(default_factory=list)
+
+
+def equal(a: Node, b: Node, trace: Trace) -> bool:
+    """Compare the trees of answer `a` and gold `b`; appends the rung that decided to the trace."""
     if a == b:
         _require_value(a)
         return True
     for left, right in ((a, b), (b, a)):
         if left[0] == "named" and right[0] != "rel":
             if right[0] == "named" and left[1].split("(")[0] != right[1].split("(")[0]:
-                return _same_equation(_as_relation(a), _as_relation(b), hows)
+                return _same_equation(_as_relation(a), _as_relation(b), trace)
             x, y = left[2], right[2] if right[0] == "named" else right
-            return equal(x, y, hows) if left is a else equal(y, x, hows)
+            return equal(x, y, trace) if left is a else equal(y, x, trace)
     if a[0] == "named" or b[0] == "named":
         a, b = _as_relation(a), _as_relation(b)
     if a[0] == "text" or b[0] == "text":
         return a == b
     a, b = _spread(a), _spread(b)
     if "quantity" in (a[0], b[0]):
-        return _equal_quantities(a, b, hows)
+        return _equal_quantities(a, b, trace)
     intervals = _as_intervals(a), _as_intervals(b)
     if intervals[0] is not None and intervals[1] is not None and not a[0] == b[0] == "tuple":
-        return _match(list(intervals[0]), list(intervals[1]), hows)
+        return _match(list(intervals[0]), list(intervals[1]), trace)
     if a[0] == b[0] == "rel":
-        return _same_relation(a, b, hows)
-    if a[0] in ("list", "set") and b[0] in ("list", "set"):
-        return _match(list(a[1]), list(b[1]), hows)
+        return _same_relation(a, b, trace)
+    if a[0] in ("list", "set") and b[0] in ("list", "set") and not _is_ordered(a, b, trace):
+        return _match(list(a[1]), list(b[1]), trace)
     if a[0] == b[0] == "base":
         return int(a[1], a[2]) == int(b[1], b[2])
     if a[0] == "base" or b[0] == "base":
         base, other = (a, b) if a[0] == "base" else (b, a)
-        return base[1].isdigit() and other == ("num", int(base[1]), 1)
+        return base[1].lstrip("-").isdigit() and other[0] not in _STRUCTURES and exact(other) == int(base[1])
+    if a[0] == b[0] == "clock":
+        return a[1] == b[1] and (a[2] == b[2] or "" in (a[2], b[2]))
+    a, b = _as_ratio(a, b), _as_ratio(b, a)
     if a[0] == b[0] == "ratio":
         return _same_ratio(a[1], b[1])
+    if "ratio" in (a[0], b[0]):
+        ratio, other = (a, b) if a[0] == "ratio" else (b, a)
+        return len(ratio[1]) == 2 and other[0] not in _STRUCTURES and _equal_values(("div", *ratio[1]), other, trace)
     if a[0] == b[0] == "matrix":
         return len(a[1]) == len(b[1]) and all(
-            equal(("tuple", x), ("tuple", y), hows) for x, y in zip(a[1], b[1], strict=True)
+            equal(("tuple", x), ("tuple", y), trace) for x, y in zip(a[1], b[1], strict=True)
         )
     if a[0] in ("tuple", "list", "interval") and b[0] in ("tuple", "list", "interval"):
         x, y = _items(a), _items(b)
-        return len(x) == len(y) and all(equal(i, j, hows) for i, j in zip(x, y, strict=True))
+        return len(x) == len(y) and all(equal(i, j, trace) for i, j in zip(x, y, strict=True))
     if a[0] in _STRUCTURES or b[0] in _STRUCTURES:
         return False
-    return _equal_values(a, b, hows)
+    return _equal_values(a, b, trace)
 
 
 _STRUCTURES = frozenset(
-    ["list", "set", "tuple", "interval", "union", "rel", "between", "matrix", "reals", "ratio", "text"]
+    ["list", "set", "tuple", "interval", "union", "rel", "between", "matrix", "reals", "ratio", "text", "clock"]
 )
+
+
+def _is_ordered(a: Node, b: Node, trace: Trace) -> bool:
+    return a[0] == b[0] == "list" and trace.settings.sets == "ordered"
 
 
 def _items(node: Node) -> tuple[Node, ...]:
@@ -88,42 +108,72 @@ def _as_relation(node: Node) -> Node:
         return node
 
 
+def _as_ratio(node: Node, other: Node) -> Node:
+    """Read 1:20 as a ratio where the other side is one."""
+    if node[0] != "clock" or other[0] != "ratio" or node[2]:
+        return node
+    return ("ratio", (("num", node[1] // 60, 1), ("num", node[1] % 60, 1)))
+
+
+def _has_sign_choice(node: Node) -> bool:
+    return any(part == "pm" or (isinstance(part, tuple) and _has_sign_choice(part)) for part in node)
+
+
+def _with_sign(node: Node, sign: int) -> Node:
+    """Take the upper (1) or the lower (-1) of all plus-minus signs."""
+    parts = tuple(_with_sign(part, sign) if isinstance(part, tuple) else part for part in node)
+    if parts and parts[0] == "pm":
+        return ("add", (parts[1], parts[2] if sign > 0 else ("neg", parts[2])))
+    return parts
+
+
 def _spread(node: Node) -> Node:
-    """Write plus-minus out as both values."""
-    if node[0] == "pm":
-        return ("list", (("add", (node[1], node[2])), ("add", (node[1], ("neg", node[2])))))
-    if node[0] in ("list", "set") and any(item[0] == "pm" for item in node[1]):
+    """Write plus-minus out as both values, all signs of one expression upper or all lower."""
+    if node[0] not in _STRUCTURES and _has_sign_choice(node):
+        return ("list", (_with_sign(node, 1), _with_sign(node, -1)))
+    if node[0] in ("list", "set") and any(map(_has_sign_choice, node[1])):
         items: list[Node] = []
         for item in node[1]:
             spread = _spread(item)
-            items.extend(spread[1] if item[0] == "pm" else [spread])
+            items.extend(spread[1] if spread is not item and spread[0] == "list" else [spread])
         return (node[0], tuple(items))
     return node
 
 
-def _equal_quantities(a: Node, b: Node, hows: list[str]) -> bool:
+def _equal_quantities(a: Node, b: Node, trace: Trace) -> bool:
     """Units: compared only when both are explicit; a percentage equals its hundredth, and its number when one side
     has no %.
     """
+    if trace.settings.units == "required" and not a[0] == b[0] == "quantity" and _names_unit(a) != _names_unit(b):
+        return False
     if a[0] == b[0] == "quantity":
+        if trace.settings.units == "ignore" and "percent" not in (a[2], b[2]):
+            return _equal_values(a[1], b[1], trace)
         if a[2:4] != b[2:4]:
             return False
         x, y = (("mul", (quantity[1], ("num", quantity[4], quantity[5]))) for quantity in (a, b))
-        return _equal_values(x, y, hows)
+        return _equal_values(x, y, trace)
     quantity, other = (a, b) if a[0] == "quantity" else (b, a)
     if other[0] in _STRUCTURES:
         return False
-    if quantity[2] == "percent" and _equal_values(("div", quantity[1], ("num", 100, 1)), other, hows):
-        return True
-    return equal(quantity[1], other, hows)
+    if quantity[2] == "percent" and trace.settings.percent != "ignore":
+        if _equal_values(("div", quantity[1], ("num", 100, 1)), other, trace):
+            return True
+        if trace.settings.percent == "exact":
+            return False
+    return equal(quantity[1], other, trace)
 
 
-def _match(left: list[Node], right: list[Node], hows: list[str]) -> bool:
+def _names_unit(node: Node) -> bool:
+    return node[0] == "quantity" and node[2] != "percent"
+
+
+def _match(left: list[Node], right: list[Node], trace: Trace) -> bool:
     """True when every item on each side has an equal one on the other (sets: repeats do not count)."""
     if len(left) > 50 or len(right) > 50:
         raise Beyond
-    return all(any(equal(x, y, hows) for y in right) for x in left) and all(
-        any(equal(x, y, hows) for x in left) for y in right
+    return all(any(equal(x, y, trace) for y in right) for x in left) and all(
+        any(equal(x, y, trace) for x in left) for y in right
     )
 
 
@@ -148,6 +198,8 @@ def _as_intervals(node: Node) -> tuple[Node, ...] | None:
         if op in ("<", "<="):
             return (("span_tuple", minus, right, False, op == "<="),)
         return (("span_tuple", right, plus, op == ">=", False),)
+    if node[0] == "rel" and node[1] == "!=" and node[2][0] == "sym":
+        return (("span_tuple", minus, node[3], False, False), ("span_tuple", node[3], plus, False, False))
     if node[0] == "between" and node[3][0] == "sym":
         return (("span_tuple", node[1], node[5], node[2] == "<=", node[4] == "<="),)
     if node[0] in ("union", "list"):
@@ -157,7 +209,7 @@ def _as_intervals(node: Node) -> tuple[Node, ...] | None:
     return None
 
 
-def _same_relation(a: Node, b: Node, hows: list[str]) -> bool:
+def _same_relation(a: Node, b: Node, trace: Trace) -> bool:
     if a[1] in (">", ">="):
         a = ("rel", _FLIPPED[a[1]], a[3], a[2])
     if b[1] in (">", ">="):
@@ -165,18 +217,18 @@ def _same_relation(a: Node, b: Node, hows: list[str]) -> bool:
     if a[1] != b[1]:
         return False
     if a[1] in ("=", "!="):
-        return _same_equation(a, b, hows)
-    return _equal_values(_difference(a), _difference(b), hows)
+        return _same_equation(a, b, trace)
+    return _equal_values(_difference(a), _difference(b), trace)
 
 
 def _difference(relation: Node) -> Node:
     return ("add", (relation[2], ("neg", relation[3])))
 
 
-def _same_equation(a: Node, b: Node, hows: list[str]) -> bool:
+def _same_equation(a: Node, b: Node, trace: Trace) -> bool:
     if a[0] != "rel" or b[0] != "rel":
         return False
-    hows.append("symbolic")
+    trace.rungs.append("symbolic")
     return WORKER.ask("are_proportional", _difference(a), _difference(b))
 
 
@@ -187,24 +239,24 @@ def _same_ratio(a: Sequence[Node], b: Sequence[Node]) -> bool:
     return len({i / j for i, j in zip(x, y, strict=True)}) == 1  # type: ignore[operator]
 
 
-def _equal_values(a: Node, b: Node, hows: list[str]) -> bool:
+def _equal_values(a: Node, b: Node, trace: Trace) -> bool:
     """Compare two expressions: exactly when both are rational, else at sample points, else by SymPy."""
     if a[0] == "span_tuple" or b[0] == "span_tuple":
-        return a[0] == b[0] and a[3:] == b[3:] and all(_equal_values(a[i], b[i], hows) for i in (1, 2))
+        return a[0] == b[0] and a[3:] == b[3:] and all(_equal_values(a[i], b[i], trace) for i in (1, 2))
     if a[0] == "det" or b[0] == "det":
         a, b = _determinant(a), _determinant(b)
     x, y = exact(a), exact(b)
     if x is not None and y is not None:
-        hows.append("exact")
-        return x == y or _rounds_to(x, a, y) or _rounds_to(y, b, x)
+        trace.rungs.append("exact")
+        return x == y or _rounds_to(x, a, y, trace) or _rounds_to(y, b, x, trace)
     if _infinite(a) or _infinite(b):
-        hows.append("exact")
+        trace.rungs.append("exact")
         return _infinite(a) == _infinite(b)
     differ = clearly_differ(a, b)
     if differ or (differ is None and symbols(a) != symbols(b)):
-        hows.append("numeric")
+        trace.rungs.append("numeric")
         return False
-    hows.append("symbolic")
+    trace.rungs.append("symbolic")
     return WORKER.ask("are_equal", a, b)
 
 
@@ -214,8 +266,9 @@ def _infinite(node: Node) -> int:
     return -_infinite(node[1]) if node[0] == "neg" else 0
 
 
-def _rounds_to(decimal: Fraction, node: Node, value: Fraction) -> bool:
-    """Policy: a decimal of 15 or more significant digits that is the correctly rounded value counts as it."""
+def _rounds_to(decimal: Fraction, node: Node, value: Fraction, trace: Trace) -> bool:
+    """A decimal of `rounding_digits` or more significant digits that is the correctly rounded value counts as it."""
+    wanted = trace.settings.rounding_digits
     number = node[1] if node[0] == "neg" else node
     if number[0] != "num":
         return False
@@ -225,7 +278,7 @@ def _rounds_to(decimal: Fraction, node: Node, value: Fraction) -> bool:
         denominator = (Fraction(1, denominator) * 10).denominator
         places += 1
     digits = len(str(abs(number[1]) * 10**places // number[2])) if places else 0
-    return digits >= 15 and places < 40 and abs(decimal - value) * 2 <= Fraction(1, 10**places)
+    return 0 < wanted <= digits and places < 40 and abs(decimal - value) * 2 <= Fraction(1, 10**places)
 
 
 def _determinant(node: Node) -> Node:

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from common.records import Verdict
-from grading.compare import Beyond, equal
+from grading.compare import Beyond, Trace, equal
 from grading.extract import extract
 from grading.normalise import clean, plain_text
 from grading.parse import ParseError, TooDeep
+from grading.settings import DEFAULT, GradingSettings
 from grading.structure import parse_cleaned
 from grading.values import TooLarge, Undefined, exact
 from grading.workers import SymbolicTimeout, Unanswered
@@ -24,6 +25,7 @@ from grading.workers import SymbolicTimeout, Unanswered
 MAX_TEXT = 20_000
 """Answers longer than this many characters are not looked at (TOO_LONG)."""
 _INTEGER = re.compile(r"-?\d{1,18}")
+_MIXED = re.compile(r"(?<![\d.])(\d+)\s*(?=\\frac)")
 _CHOICE = re.compile(r"\(([A-J])\)|([A-J])(?=\s*$|\s*[:.)]\s|\s*\\|\s+\d)")
 
 
@@ -37,22 +39,22 @@ class Grade:
     how: str
 
 
-def grade(answer: str | None, gold: str) -> Grade:
+def grade(answer: str | None, gold: str, settings: GradingSettings = DEFAULT) -> Grade:
     """Judge an extracted answer. None (no answer stated) is UNPARSED. Never raises on any text."""
     try:
-        return _grade(answer, gold)
+        return _grade(answer, gold, settings)
     except _OutOfTime as error:
         return error.args[0]
 
 
-def grade_completion(text: str, gold: str) -> Grade:
+def grade_completion(text: str, gold: str, settings: GradingSettings = DEFAULT) -> Grade:
     """Extract the answer of a whole solution and judge it."""
-    return grade(extract(text).answer, gold)
+    return grade(extract(text).answer, gold, settings)
 
 
-def grade_batch(pairs: Sequence[tuple[str | None, str]]) -> list[Grade]:
+def grade_batch(pairs: Sequence[tuple[str | None, str]], settings: GradingSettings = DEFAULT) -> list[Grade]:
     """Judge (answer, gold) pairs: one grade a pair, in order; equal pairs are judged once."""
-    grades = {pair: grade(*pair) for pair in dict.fromkeys(pairs)}
+    grades = {pair: grade(*pair, settings) for pair in dict.fromkeys(pairs)}
     return [grades[pair] for pair in pairs]
 
 
@@ -60,11 +62,15 @@ def grade_batch(pairs: Sequence[tuple[str | None, str]]) -> list[Grade]:
 def vote_key(answer: str) -> Fraction | str:
     """Return what stands for an answer in a majority vote: its exact value if it has one, else its cleaned text.
 
-    1/2, 0.5 and \\frac12 are one vote. Equality that only SymPy sees is not merged: votes must be cheap.
+    1/2, 0.5, x = 0.5 and \\frac12 are one vote; units and percent signs say nothing.
+    Equality that only SymPy sees is not merged: votes must be cheap.
     """
     text = clean(answer[:MAX_TEXT])
     try:
-        value = exact(parse_cleaned(text))
+        node = parse_cleaned(text)
+        while node[0] in ("named", "quantity"):
+            node = node[2] if node[0] == "named" else node[1]
+        value = exact(node)
     except (ParseError, RecursionError, TooLarge, Undefined):
         value = None
     return "".join(text.split()).casefold() if value is None else value
@@ -75,7 +81,7 @@ class _OutOfTime(Exception):
 
 
 @functools.lru_cache(maxsize=65_536)
-def _grade(answer: str | None, gold: str) -> Grade:
+def _grade(answer: str | None, gold: str, settings: GradingSettings) -> Grade:
     gold = _gold_answer(gold)
     if not gold:
         return Grade(Verdict.NO_GOLD, "empty gold")
@@ -88,7 +94,10 @@ def _grade(answer: str | None, gold: str) -> Grade:
         return Grade(Verdict.CORRECT, "text") if _is_defined(gold) else Grade(Verdict.NO_GOLD, "undefined gold")
     if len(answer) > MAX_TEXT:
         return Grade(Verdict.TOO_LONG, "length")
-    return _grade_trees(clean(answer), clean(gold))
+    answer, gold = clean(answer), clean(gold)
+    if settings.mixed_numbers == "product":
+        answer, gold = (_MIXED.sub(r"\1 \\cdot ", text) for text in (answer, gold))
+    return _grade_trees(answer, gold, settings)
 
 
 def _gold_answer(gold: str) -> str:
@@ -108,7 +117,7 @@ def _decided(is_equal: bool, how: str) -> Grade:
     return Grade(Verdict.CORRECT if is_equal else Verdict.WRONG, how)
 
 
-def _grade_trees(answer: str, gold: str) -> Grade:
+def _grade_trees(answer: str, gold: str, settings: GradingSettings) -> Grade:
     if answer == gold:
         return Grade(Verdict.CORRECT, "text")
     if re.fullmatch(r"\(?[A-J]\)?", plain_text(gold).upper()) and len(plain_text(gold)) == 1:
@@ -119,18 +128,22 @@ def _grade_trees(answer: str, gold: str) -> Grade:
     except (TooDeep, RecursionError):
         return Grade(Verdict.NO_GOLD, "gold beyond limits")
     except ParseError:
-        if not re.search(r"[A-Za-z]", gold):
-            return Grade(Verdict.NO_GOLD, "gold not readable")
-        return _decided(_same_text(answer, gold), "text")
+        is_same = bool(re.search(r"[A-Za-z]", gold)) and _same_text(answer, gold)
+        return Grade(Verdict.CORRECT, "text") if is_same else Grade(Verdict.NO_GOLD, "gold not readable")
+    if gold_tree[0] == "text":
+        return _decided(plain_text(answer) == gold_tree[1], "text")
     try:
         tree = parse_cleaned(answer)
     except (TooDeep, RecursionError):
         return Grade(Verdict.TOO_LONG, "beyond limits")
     except ParseError:
         return Grade(Verdict.UNPARSED, "not readable")
-    hows: list[str] = []
+    if tree[0] == "text" and plain_text(gold) == tree[1]:  # \\text{odd} where the gold says odd
+        return Grade(Verdict.CORRECT, "text")
+    trace = Trace(settings)
     try:
-        return _decided(equal(tree, gold_tree, hows), hows[-1] if hows else "structure")
+        is_equal = equal(tree, gold_tree, trace)
+        return _decided(is_equal, trace.rungs[-1] if trace.rungs else "structure")
     except (Beyond, TooLarge, RecursionError):
         return Grade(Verdict.TOO_LONG, "beyond limits")
     except Undefined:

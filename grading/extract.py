@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from grading.statements import MAIN_VERB, last_sentence, stated_value
+
 
 @dataclasses.dataclass(frozen=True)
 class Extraction:
@@ -31,6 +33,7 @@ class Extraction:
 
 
 _BOX_OR_BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.S)
+_BARE_BOX = re.compile(r"\\boxed[ \t]+([^\s{}$\\.,]+)")
 _PHRASE = re.compile(
     r"####(?!#)[ \t]*|(?:(?<=\n)|\A)[ \t]*A:[ \t]*|"
     r"(?:\b(?:final|correct)\s+)?\b(?:answer|(?<=correct )(?:option|choice))\b(?:\s+(?:choice|to the \w+))?[*_ \t]*"
@@ -42,23 +45,17 @@ _LEAD_IN = re.compile(
     r"(?:answer|result)?\s*(?:is|:|=)?[\s*_:$]*",
     re.I,
 )
-_VALUE = r"\\?\$?\s*[-+−]?\s*\\?\$?\d[\d,]*(?:\.\d+)?(?:\s*/\s*\d+)?"
-_STATEMENT = re.compile(
-    rf"(?:so|thus|hence|therefore|then|now)?,?\s*(?:the|there|this|that|it|he|she|they|we|in total)\b[^.\d=]{{0,80}}?"
-    rf"\s(?:is|are|was|were|equals?|costs?|totals?)\s+(?P<value>{_VALUE}\s*(?:%|percent)?(?:\s+[A-Za-z]+,?){{0,4}})\s*[.!]?",
-    re.I,
-)
-_CONCLUSION = re.compile(r"(?:so|thus|hence|therefore|in total|in conclusion|altogether|finally|overall)\b", re.I)
-_REFUSAL = re.compile(r"\b(?:not|cannot|unable|unsure|maybe|perhaps|either|or)\b|n't\b|\?", re.I)
-_LONE_VALUE = re.compile(rf"(?<![\w.])(?P<value>{_VALUE})(?P<percent>\s*(?:\\?%|percent))?(?![\w]|\.\d)")
-_BOLD_VALUE = re.compile(rf"\*\*(?P<value>{_VALUE}\s*\\?%?)(?:\s+[A-Za-z]+){{0,3}}[.!]?\*\*")
-_STATED_LAST = re.compile(rf"\b(?:is|are|was|were|equals|=)\s+(?P<value>{_VALUE})(?=[^\d]*$)")
 _INLINE_AT_END = re.compile(r"(?:\$(?P<a>[^$\n]+)\$|\\\((?P<b>(?:(?!\\\)).)+)\\\))\s*[.!]?\s*$")
 _BARE = re.compile(r"(?:[A-Za-z]\w?\s*=\s*)?[-+−±\d(\[{\\.$√π∞٠-٩](?:[^=<>]|\\\\)*|[A-Za-z]|\(?[A-J]\)?")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _PROSE = re.compile(
     r"\s+(?:because|since|so|as|which|where|when|for|from|after|by|given)\b|[.!?]\s+(?=[A-Z\\$*])", re.I
 )
+_HEADING_TEXT = re.compile(r"(?:\d+[.)]\s+|(?:step|part|case)\s*\d)[^\n]*[A-Za-z]{2}", re.I)
+"""What stands behind "####" in a heading ("#### 4. Solve for S", "#### Step 2: add"): no answer marker."""
+_SENTENCE = re.compile(rf"[A-Z][a-z'’]*,?\s+(?=[^\n]*{MAIN_VERB.pattern})[A-Za-z'’][^\n]*\d")
+"""An answer phrase's value that is a whole sentence: "The hospital makes a profit of $10,000 each day."."""
+_ANNOUNCEMENT = re.compile(r"[\s#*_>]*(?:final\s+|the\s+)*(?:answer|conclusion|result)[\s#*_:]*", re.I)
 _OPEN_MATH = re.compile(r"(?:\$\$?|\\\(|\\\[|\*\*)[ \t]*$")
 
 
@@ -99,21 +96,26 @@ def _last_box(text: str, start: int, end: int) -> Extraction | None:
             opened.append(match.span())
             open_boxes += 1
     if best is None:
+        bare = list(_BARE_BOX.finditer(text, start, end))
+        best = (bare[-1].start(), *bare[-1].span(1)) if bare else None
+    if best is None:
         return None
     box_start, inner_start, inner_end = best
     line_start = text.rfind("\n", 0, box_start) + 1
     before = _OPEN_MATH.search(text, line_start, box_start)
     span_start = before.start() if before else box_start
     own_line = _LEAD_IN.fullmatch(text, line_start, span_start) is not None
+    box_end = inner_end + text.startswith("}", inner_end)
     return Extraction(
-        text[inner_start:inner_end].strip(), line_start if own_line else span_start, inner_end + 1, "box", own_line
+        text[inner_start:inner_end].strip(), line_start if own_line else span_start, box_end, "box", own_line
     )
 
 
 def _last_phrase(text: str, start: int, end: int) -> Extraction | None:
     last = None
     for match in _PHRASE.finditer(text, start, end):
-        last = match
+        if not (match.group().startswith("#") and _HEADING_TEXT.match(text, match.end(), end)):
+            last = match
     if last is None:
         return None
     value_start = last.end()
@@ -121,7 +123,8 @@ def _last_phrase(text: str, start: int, end: int) -> Extraction | None:
         value_start += 1
     line_end = text.find("\n", value_start, end)
     line_end = end if line_end < 0 else line_end
-    answer = _trim_prose(text[value_start:line_end])
+    line = text[value_start:line_end].strip()
+    answer = (stated_value(last_sentence(line), True) if _SENTENCE.match(line) else None) or _trim_prose(line)
     if not answer:
         return None
     line_start = text.rfind("\n", 0, last.start()) + 1
@@ -151,26 +154,10 @@ def _final_line(text: str, start: int, end: int) -> Extraction | None:
     bare = line.strip("*_$ ").rstrip(".").strip()
     if _BARE.fullmatch(bare) and not _WORD.search(bare):
         return Extraction(bare, line_start, stripped_end, "line")
-    inline = _INLINE_AT_END.search(line)
-    if inline and not re.search(r"\d", line[: inline.start()]):
+    sentence = last_sentence(line)
+    inline = _INLINE_AT_END.search(sentence)
+    if inline and not re.search(r"\d", sentence[: inline.start()]):
         return Extraction((inline["a"] or inline["b"]).strip(), line_start, stripped_end, "statement")
-    value = _stated_value(re.split(r"(?<=[.!?])\s+(?=[A-Z])", line)[-1])
+    is_announced = _ANNOUNCEMENT.fullmatch(text[start:line_start].rstrip().rpartition("\n")[2]) is not None
+    value = stated_value(sentence, is_announced)
     return Extraction(value, line_start, stripped_end, "statement") if value else None
-
-
-def _stated_value(sentence: str) -> str | None:
-    """Return the value a last sentence states: "The total is 72 clips.", or a conclusion ("So ...") with one number,
-    one in bold, or one behind its last "is". Doubt, negation and other sentences state nothing."""
-    whole = _STATEMENT.fullmatch(sentence)
-    if whole:
-        return whole["value"].strip(" ,")
-    if not _CONCLUSION.match(sentence) or _REFUSAL.search(sentence):
-        return None
-    bold = _BOLD_VALUE.findall(sentence)
-    if len(bold) == 1:
-        return bold[0].strip()
-    numbers = list(_LONE_VALUE.finditer(sentence))
-    if len(numbers) == 1 and len(re.findall(r"\d[\d,.]*", sentence)) == 1:
-        return (numbers[0]["value"] + (numbers[0]["percent"] or "")).strip(" ,")
-    last = _STATED_LAST.search(sentence)
-    return last["value"].strip(" ,") if last else None

@@ -15,10 +15,13 @@ _CHARACTERS = {
     "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "±": r"\pm ", "∪": r"\cup ",
     "∈": r"\in ", "√": r"\sqrt ", "°": r"^\circ ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ",
     "ℝ": r"\mathbb{R}", "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "\u00a0": " ", "，": ",",
-    "：": ":", "（": "(", "）": ")", "％": "%", "“": '"', "”": '"', "’": "'",
+    "\u2009": "\\,", "\u202f": "\\,",
+    "：": ":", "（": "(", "）": ")", "％": "%", "‘": "'", "“": '"', "”": '"', "’": "'",
 }  # fmt: skip
-_TRANSLATION = str.maketrans(_CHARACTERS)
-_SPACING = re.compile(r"\\(?:[,;:!> ]|quad\b|qquad\b|displaystyle\b|textstyle\b|limits\b|nolimits\b|hfill\b)|~")
+_TRANSLATION = str.maketrans(_CHARACTERS | dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", ""))
+_THIN_THOUSANDS = re.compile(r"(?<![\d.])\d{1,3}(?:\\[,;: ]\d{3})+(?!\d)")
+_DOLLARS = re.compile(r"\s*(-?)\s*(?:\\\$|\$(?=[^$]*$))\s*(-?[\d,]*\.?\d+)\s*\.?\s*")
+_SPACING = re.compile(r"(?<!\\)\\(?:[,;:!> ]|quad\b|qquad\b|displaystyle\b|textstyle\b|limits\b|nolimits\b|hfill\b)|~")
 _SIZES = re.compile(r"\\(?:left|right|bigl?|bigr?|Bigl?|Bigr?|biggl?|biggr?|Biggl?|Biggr?|middle)(?![A-Za-z])\.?")
 _SYNONYMS = [
     (re.compile(r"\\[dtc]frac(?![A-Za-z])"), r"\\frac"),
@@ -32,9 +35,13 @@ _SYNONYMS = [
     (re.compile(r"\\(?:lbrace|\{)"), r"\\{"),
     (re.compile(r"\\(?:rbrace|\})"), r"\\}"),
     (re.compile(r"\\(?:mathbf|bm|boldsymbol|mathit|mathsf|operatorname\*?)\s*\{([^{}]*)\}"), r"{\1}"),
+    (re.compile(r"\\varnothing(?![A-Za-z])"), r"\\emptyset"),
+    (re.compile(r"\\[hv]?phantom\s*(?:\{[^{}]*\}|-)"), ""),
+    (re.compile(r"^\s*\\approx(?![A-Za-z])"), ""),
     (re.compile(r"\*\*(?=\s*[-\d({])"), "^"),
 ]
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3}(?:,\d{3})+)(?![\d])(?!,\d)")
+_BOLD = re.compile(r"\*\*([^*]+)\*\*\.?\s*$")
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(.*)\}", re.S)
 _EQUAL_PARENTHESES = re.compile(r"(\(+)([^()]*)(\)+)")
 
@@ -54,9 +61,15 @@ def clean(text: str) -> str:
         text = "".join(_ascii_digit(c) for c in text)
     box = _BOX.fullmatch(text.strip())
     text = box.group(1) if box else text
+    if "$" in text:
+        text = _DOLLARS.sub(r"\1\2 dollars", text) if _DOLLARS.fullmatch(text) else text
+    if "\\" in text:
+        text = re.sub(r"(?<=\d),\\!\s*(?=\d{3})", "", text).replace("\\!", "")
+        text = _THIN_THOUSANDS.sub(lambda m: re.sub(r"\D", "", m.group()), text)
     text = text.replace("{,}", "").replace(r"\$", "").replace("$", "").replace(r"\%", "%").replace(r"\#", "#")
     text = re.sub(r"^\s*\\[(\[]|\\[)\]]\s*$", "", text)
     text = _SPACING.sub(" ", _SIZES.sub("", text)) if "\\" in text or "~" in text else text
+    text = _BOLD.sub(r"\1", text) if text.startswith("**") else text
     for pattern, replacement in _SYNONYMS:
         text = pattern.sub(replacement, text)
     text = text.strip().strip('"').strip("*").strip()
@@ -98,7 +111,8 @@ def plain_text(text: str) -> str:
     r"""Return the words of an answer for comparison as text: ``\text{Monday}`` and ``Monday.`` -> ``monday``."""
     text = re.sub(r"\\(?:text|textbf|textit|textrm|mathrm|mbox|mathbf|rm|bf)\b\s*", "", text)
     text = re.sub(r"[{}$]|\\[,;!: ]|\\", "", text)
-    return " ".join(text.strip().strip("()\"'.").lower().split())
+    words = text.strip().strip("()\"'.").lower().split()
+    return " ".join(words[1:] if len(words) > 1 and words[0] in ("a", "an", "the") else words)
 
 
 # Units: name -> (dimension, factor to the dimension's base unit). Only units on both sides are compared.
@@ -132,12 +146,14 @@ def split_unit(text: str) -> tuple[str, tuple[str, int, Fraction] | None, bool]:
 
     Unknown nouns ("72 clips") are dropped. The unit is (dimension, power, factor), None without a known one.
     """
-    percent = re.fullmatch(r"(.*\S)\s*(?:%|\\?(?:text|mathrm)?\s*\{?\s*(?:percent|per cent)\s*\}?)", text, re.S)
+    percent = re.fullmatch(r"(.*?\S)\s*(?:%|\\?(?:text|mathrm)?\s*\{?\s*(?:percent|per cent)\s*\}?)", text, re.S)
     if percent and re.search(r"\d", percent[1]):
         return percent[1].strip(), None, True
     match = _UNIT_AT_END.fullmatch(text)
     if match is None:
         return text, None, False
+    if match["c"] and re.search(r"\\[a-z]{3}", match["value"].replace("\\frac", "").replace("\\sqrt", "")):
+        return text, None, False  # the degrees of \\sin 30^\\circ are no unit of its value
     if match["c"]:
         return match["value"].strip(), ("angle", 1, Fraction(1)), False
     name = (match["a"] or match["b"] or match["d"] or "").strip().lower().rstrip(".,")

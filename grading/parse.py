@@ -4,7 +4,7 @@ Expression nodes: ("num", p, q), ("sym", name), ("const", "pi" | "e" | "i" | "in
 ("div" | "pow", a, b), ("neg", a), ("func", name, a), ("root", a, n), ("log", base, a), ("fact", a), ("pm", a, b).
 Structures: ("list" | "set" | "tuple" | "union" | "ratio", items), ("interval", low, high, low closed, high closed),
 ("rel", op, a, b), ("named", name, a), ("matrix", rows), ("det", rows), ("base", digits, base), ("text", words),
-("reals",).
+("clock", minutes, "am" | "pm" | ""), ("reals",).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class TooDeep(ParseError):
 
 _NUMBER = re.compile(r"(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+(?![A-Za-z\d]))?")
 _REPEATING = re.compile(r"(\d*)\.(\d*)\\overline\s*\{(\d+)\}")
+_DEGREES = re.compile(r"\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))")
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
 _TEXT_COMMANDS = frozenset(["text", "mathrm", "textrm", "mbox", "textbf", "textit", "rm", "operatorname"])
 GREEK_NAMES = (
@@ -90,6 +91,7 @@ class ExpressionParser:
             if sign in "+-":
                 terms.append(term if sign == "+" else ("neg", term))
             else:
+                term = term if sign == "\\pm" else ("neg", term)
                 terms = [("pm", ("add", tuple(terms)) if len(terms) > 1 else terms[0], term)]
         self.depth -= 1
         return terms[0] if len(terms) == 1 else ("add", tuple(terms))
@@ -150,8 +152,10 @@ class ExpressionParser:
     def power(self) -> Node:
         base = self.atom()
         while True:
-            if self.peek("^"):
-                self.take("^")
+            if _DEGREES.match(self.text, self.at):
+                self.at = _DEGREES.match(self.text, self.at).end()  # type: ignore[union-attr]
+                base = ("div", ("mul", (base, ("const", "pi"))), ("num", 180, 1))
+            elif self.take("^"):
                 base = ("pow", base, self.exponent())
             elif self.take("!"):
                 base = ("fact", base)

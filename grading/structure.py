@@ -11,10 +11,11 @@ MAX_CHARACTERS = 2000
 """Longer answers are beyond the checker's limits (TOO_LONG), except when they equal the gold as text."""
 
 _MATRIX = re.compile(r"\\begin\{([pbBvV]?matrix|array)\}(?:\{[^{}]*\})?(.*)\\end\{\1\}", re.S)
-_BASE = re.compile(r"([0-9A-Za-z]+)\s*_\s*\{?\s*(?:\\text\s*\{\s*)?(\d{1,2}|two|three|eight|ten|sixteen)\s*\}?\s*\}?")
-_CLOCK = re.compile(r"\d{1,2}:\d{2}(?:\s*(?:\\text\s*\{)?\s*[apAP]\.?[mM]\.?\s*\}?)?")
+_BASE = re.compile(r"(-?[0-9A-Za-z]+)\s*_\s*\{?\s*(?:\\text\s*\{\s*)?(\d{1,2}|two|three|eight|ten|sixteen)\s*\}?\s*\}?")
+_CLOCK = re.compile(r"(\d{1,2})\s*:\s*([0-5]\d)(?:\s*(?:\\(?:text|mathrm)\s*\{)?\s*([apAP])\.?\s*[mM]\.?\s*\}?)?")
 _MEMBER = re.compile(r"\s*[A-Za-z]\w?\s*\\in(?![A-Za-z])\s*(.*)", re.S)
 _NAME = re.compile(r"\s*\\?[A-Za-z]+(?:_\{?\w+\}?)?'*\s*(?:\(\s*\\?[A-Za-z]+\s*\)\s*)?")
+_NAMES = re.compile(r"\(\s*[A-Za-z]\w?(?:\s*,\s*[A-Za-z]\w?)+\s*\)")
 _RELATIONS = re.compile(
     r"\\le(?![A-Za-z])|\\ge(?![A-Za-z])|\\ne(?![A-Za-z])|\\equiv(?![A-Za-z])|\\approx(?![A-Za-z])|[=<>]"
 )
@@ -42,6 +43,8 @@ def parse_cleaned(text: str) -> Node:
         raise ParseError("empty")
     if _REALS.fullmatch(text):
         return ("reals",)
+    if text == "\\emptyset":
+        return ("set", ())
     member = _MEMBER.fullmatch(text)
     if member:
         text = member[1].strip()
@@ -96,11 +99,12 @@ def _single(text: str) -> Node:
     matrix = _MATRIX.fullmatch(text)
     if matrix:
         return _matrix(matrix[1], matrix[2])
-    if "_" in text and (base := _BASE.fullmatch(text)) and base[1][0].isdigit():
+    if "_" in text and (base := _BASE.fullmatch(text)) and base[1].lstrip("-")[0].isdigit():
         return _base(base[1], base[2])
     if ":" in text:
-        if _CLOCK.fullmatch(text):
-            return ("text", "clock " + plain_text(text))
+        clock = _CLOCK.fullmatch(text)
+        if clock:
+            return ("clock", int(clock[1]) * 60 + int(clock[2]), f"{clock[3].lower()}m" if clock[3] else "")
         parts = split_top(text, ":")
         if len(parts) > 1 and all(re.search(r"\d|\\", part) for part in parts):
             return ("ratio", tuple(_expression(part) for part in parts))
@@ -127,7 +131,7 @@ def _matrix(kind: str, body: str) -> Node:
 
 def _base(digits: str, base: str) -> Node:
     number = {"two": 2, "three": 3, "eight": 8, "ten": 10, "sixteen": 16}.get(base) or int(base)
-    if not 2 <= number <= 36 or any(int(digit, 36) >= number for digit in digits):
+    if not 2 <= number <= 36 or any(int(digit, 36) >= number for digit in digits.lstrip("-")):
         raise ParseError(f"{digits} is no numeral of base {base}")
     return ("base", digits.lower(), number)
 
@@ -166,9 +170,12 @@ def _relation(text: str) -> Node:
         {"\\le": "<=", "\\ge": ">=", "\\ne": "!=", "\\equiv": "=", "\\approx": "="}.get(o, o) for o in operators
     ]
     if len(operators) == 1:
-        if operators[0] == "=" and _NAME.fullmatch(sides[0]):
+        if operators[0] == "=" and (_NAME.fullmatch(sides[0]) or _NAMES.fullmatch(sides[0])):
             return ("named", "".join(sides[0].split()), parse_cleaned(sides[1]))
-        return ("rel", operators[0], _expression(sides[0]), _expression(sides[1]))
+        left = _expression(sides[0]) if operators[0] != "=" else _left_side(sides[0])
+        if left is None or left[0] == "func":
+            return ("named", "".join(sides[0].split()), parse_cleaned(sides[1]))
+        return ("rel", operators[0], left, _expression(sides[1]))
     if len(operators) == 2 and operators[0] in ("<", "<=") and operators[1] in ("<", "<="):
         return (
             "between",
@@ -181,6 +188,18 @@ def _relation(text: str) -> Node:
     if all(operator == "=" for operator in operators) and _NAME.fullmatch(sides[0]):
         return ("named", "".join(sides[0].split()), parse_cleaned(sides[-1]))
     raise ParseError("a chain of relations")
+
+
+def _left_side(text: str) -> Node | None:
+    """Return the left side of an equation, None for one that only names ("\\cos \\angle PQR", "\\text{Area}")."""
+    try:
+        return _expression(text)
+    except TooDeep:
+        raise
+    except ParseError:
+        if re.search(r"\\[a-z]+|[A-Za-z]{4}", text) and not re.search(r"[+*/^<>]|\d", text):
+            return None
+        raise
 
 
 def _expression(text: str) -> Node:

@@ -91,14 +91,24 @@ def _vanishes(expression: Any) -> bool | None:
     for k in range(6 if names else 1):
         point = {name: sympy.Rational(generator.randint(150, 400) * _sign(generator, k), 113) for name in names}
         value = expression.xreplace(point).evalf(50, maxn=400)
-        if not value.is_number or (not value.is_comparable and value.as_real_imag()[0].is_comparable is False):
-            continue
-        if not value.is_finite:
+        if not value.is_number or not value.is_finite:
             continue
         size = abs(complex(value))
+        if size > 1e-40 and not value.is_comparable and value.as_real_imag()[0].is_comparable is False:
+            continue  # no digit of it is known; below 1e-40 the bound itself decides
         if names and not is_complex and abs(complex(value).imag) > 1e-30:
             continue  # compared where both sides are real
         if size > 1e-40:
             return False
         zeros += 1
     return True if zeros else None
+
+
+def warm_up() -> None:
+    """Ask once what is asked often: SymPy's lazy imports and caches are then there before the first question."""
+    x, one = ("sym", "x"), ("num", 1, 1)
+    square = ("pow", ("add", (x, one)), ("num", 2, 1))
+    are_equal(square, ("add", (("pow", x, ("num", 2, 1)), ("mul", (("num", 2, 1), x)), one)))
+    squares = [("pow", ("func", name, x), ("num", 2, 1)) for name in ("sin", "cos")]
+    are_equal(("add", tuple(squares)), one)
+    are_proportional(x, ("mul", (("num", 2, 1), x)))

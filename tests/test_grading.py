@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
+import signal
 import threading
 import time
 from fractions import Fraction
@@ -11,17 +14,22 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import InputError
 from common.records import Verdict
 from grading.__main__ import main
 from grading.equivalence import grade, grade_batch, grade_completion, vote_key
 from grading.extract import extract
 from grading.normalise import clean, plain_text, split_unit
 from grading.parse import ExpressionParser, ParseError, TooDeep
+from grading.settings import GradingSettings
+from grading.statements import last_sentence, stated_value
 from grading.structure import parse_answer
 from grading.values import TooLarge, Undefined, approximate, clearly_differ, exact, symbols
-from grading.workers import WORKER, SymbolicFailure, SymbolicTimeout, SymbolicWorker
+from grading.workers import WORKER, SymbolicFailure, SymbolicTimeout, SymbolicWorker, resident_bytes
 
-CASES = [json.loads(line) for line in (Path(__file__).parent / "cases/answers.jsonl").open(encoding="utf-8")]
+FOLDER = Path(__file__).parent / "cases"
+CASES = [json.loads(line) for line in (FOLDER / "answers.jsonl").open(encoding="utf-8")]
+WRITTEN = [json.loads(line) for line in (FOLDER / "answers_written.jsonl").open(encoding="utf-8")]
 RIGHT, WRONG, UNPARSED = Verdict.CORRECT, Verdict.WRONG, Verdict.UNPARSED
 DECLINED = {"A318"}
 """Cases whose answer the checker declines to evaluate (never counted as correct by mistake)."""
@@ -39,6 +47,13 @@ def test_collected_cases_are_as_expected():
         if got != case["equal"]:
             other[case["id"]] = case["output"]
     assert set(other) <= DECLINED, other
+    assert not list(Path.cwd().glob("PWNED*"))
+
+
+def test_cases_whose_verdict_was_decided_before_the_first_run():
+    assert len(WRITTEN) > 230
+    other = {c["id"] for c in WRITTEN if (grade_completion(c["output"], c["gold"]).verdict is RIGHT) != c["equal"]}
+    assert other == set()
     assert not list(Path.cwd().glob("PWNED*"))
 
 
@@ -103,6 +118,19 @@ def test_l10_a_long_tail_hides_no_answer(tail):
         ("2 1/2", "5/2", RIGHT),
         ("n=-6", "-6", RIGHT),
         ("n=-6", "x=-6", WRONG),
+        ("\\text{odd}", "odd", RIGHT),
+        ("\\cos \\angle PQR = \\frac{1}{2}", "1/2", RIGHT),
+        ("3x = 12", "12", WRONG),
+        ("\\frac{-1 \\pm \\sqrt{5}}{2}", "\\frac{-1-\\sqrt{5}}{2}, \\frac{-1+\\sqrt{5}}{2}", RIGHT),
+        ("\\cos 60^\\circ", "1/2", RIGHT),
+        ("\\cos 60", "1/2", WRONG),
+        ("-37_8", "-37_{8}", RIGHT),
+        ("3:15 PM", "3:15", RIGHT),
+        ("3:15 PM", "3:15 a.m.", WRONG),
+        ("\\$0.50", "50 cents", RIGHT),
+        ("x \\ne 2", "(-\\infty,2) \\cup (2,\\infty)", RIGHT),
+        ("\\begin{pmatrix} 1/3 \\\\ 2 \\end{pmatrix}", "\\begin{pmatrix} \\frac{1}{3} \\\\ 2 \\end{pmatrix}", RIGHT),
+        ("7", "\\triangle ABC = 3 \\nabla", Verdict.NO_GOLD),
         ("50%", "0.5", RIGHT),
         ("1/0", "1/0 ", RIGHT),
         ("1/0", "5", WRONG),
@@ -156,6 +184,83 @@ def test_l05_batch_gives_one_verdict_a_row_in_order():
     assert extract("Answer: 137").answer == "137"
 
 
+def test_l09_all_required_answers_and_no_more():
+    for answer in ("1728", "1331", "1331 and 1728 and 2197", "\\{1331\\}"):
+        assert grade(answer, "1331 and 1728").verdict is WRONG
+    assert grade("1728, 1331", "1331 and 1728").verdict is RIGHT
+    assert grade_completion("\\boxed{5 \\text{ or } 6}", "5").verdict is WRONG
+
+
+@pytest.mark.parametrize(
+    ("settings", "answer", "gold", "usual", "switched"),
+    [
+        ({"percent": "exact"}, "50%", "50", RIGHT, WRONG),
+        ({"percent": "exact"}, "50%", "0.5", RIGHT, RIGHT),
+        ({"percent": "ignore"}, "50%", "0.5", RIGHT, WRONG),
+        ({"percent": "ignore"}, "50%", "50", RIGHT, RIGHT),
+        ({"units": "ignore"}, "5 cm", "5 m", WRONG, RIGHT),
+        ({"units": "ignore"}, "500 cm", "5 m", RIGHT, WRONG),
+        ({"units": "required"}, "5", "5 cm", RIGHT, WRONG),
+        ({"units": "required"}, "5 cm", "5", RIGHT, WRONG),
+        ({"units": "required"}, "50 mm", "5 cm", RIGHT, RIGHT),
+        ({"units": "required"}, "5%", "5", RIGHT, RIGHT),
+        ({"sets": "ordered"}, "1, 2", "2, 1", RIGHT, WRONG),
+        ({"sets": "ordered"}, "1, 2", "1, 2.0", RIGHT, RIGHT),
+        ({"sets": "ordered"}, "\\{1, 2\\}", "\\{2, 1\\}", RIGHT, RIGHT),
+        ({"mixed_numbers": "product"}, "2\\frac{1}{2}", "5/2", RIGHT, WRONG),
+        ({"mixed_numbers": "product"}, "2\\frac{1}{2}", "1", WRONG, RIGHT),
+        ({"rounding_digits": 3}, "0.333", "1/3", WRONG, RIGHT),
+        ({"rounding_digits": 3}, "0.33", "1/3", WRONG, WRONG),
+        ({"rounding_digits": 3}, "0.334", "1/3", WRONG, WRONG),
+        ({"rounding_digits": 0}, "0.333333333333333", "1/3", RIGHT, WRONG),
+    ],
+)
+def test_conventions_can_be_switched(settings, answer, gold, usual, switched):
+    assert grade(answer, gold).verdict is usual
+    assert grade(answer, gold, GradingSettings(**settings)).verdict is switched
+    assert grade_batch([(answer, gold)], GradingSettings(**settings))[0].verdict is switched
+
+
+def test_a_setting_that_does_not_exist_is_refused():
+    with pytest.raises(InputError, match="grading setting units: 'metric', want one of shared, ignore, required"):
+        GradingSettings(units="metric")
+    with pytest.raises(InputError, match="rounding_digits: -1"):
+        GradingSettings(rounding_digits=-1)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "value"),
+    [
+        ("So, after 10 years and after 30% of the trees die, Tom has 91 trees left.", "91"),
+        ("Therefore, if he spent 2 hours of each day working, he would earn $140 in one week.", "$140"),
+        ("Thus he can run the 400-meter hurdles in 36 seconds.", "36"),
+        ("So Bill is now on the 18th floor.", "18"),
+        ("So Tracy obtained 8 pieces of wire that are 6 inches long each.", "8"),
+        ("So a 42 kg bag of rice will last for 3 weeks.", "3"),
+        ("So the cost of 8 pens is \\(\\$12.00\\).", "\\$12.00"),
+        ("Therefore it takes \\(12 + 1 = 13\\) years in total.", "13"),
+        ("Therefore, Mrs. Lane used $3200 to buy the seeds.", "$3200"),
+        ("So, 21 melons were not ready.", "21"),
+        ("So the number of girls who are not in the club is **40**.", "40"),
+        ("So it is not 40.", None),
+        ("So it is 5 or 6.", None),
+        ("So we still need to add 5.", None),
+        ("So 3 of the 5 went.", None),
+        ("So the probability is \\frac{1}{2} of 6.", None),
+        ("He has 5 cards and Ann has 6.", None),
+    ],
+)
+def test_the_value_a_last_sentence_states(sentence, value):
+    assert stated_value(last_sentence(sentence)) == value
+
+
+def test_a_numbered_heading_is_no_answer_marker():
+    text = "#### 4. Solve for S\nS = 8\nSo, the small pool holds 8 gallons."
+    assert extract(text).answer == "8"
+    assert extract("#### Step 2: add\n3 + 4 = 7").answer is None
+    assert extract("## Final Answer\nThe hospital makes a profit of $10,000 from these visits.").answer == "$10,000"
+
+
 def test_l11_a_mention_is_no_answer():
     assert grade_completion("We know 72 clips were mentioned, but I can not finish.", "72").verdict is UNPARSED
     assert grade_completion("The answer is 1, 2, 3, 4, 5, 6, 7, 8, 9.", "7").verdict is WRONG
@@ -187,7 +292,7 @@ def test_l02_l04_a_question_without_end_is_killed_and_the_next_one_is_answered()
     worker = SymbolicWorker()
     one = ("num", 1, 1)
     assert worker.ask("are_equal", one, one) is True
-    first = worker._process.pid
+    first = worker.pid
     tower = ("pow", ("num", 3, 1), ("pow", ("num", 9, 1), ("num", 40, 1)))
     started = time.monotonic()
     with pytest.raises(SymbolicTimeout):
@@ -196,11 +301,61 @@ def test_l02_l04_a_question_without_end_is_killed_and_the_next_one_is_answered()
     with pytest.raises(ProcessLookupError):
         os.kill(first, 0)
     assert worker.ask("are_equal", one, ("num", 2, 1)) is False
-    assert worker._process.pid != first
-    second = worker._process.pid
+    assert worker.pid != first
+    second = worker.pid
     worker.close()
     with pytest.raises(ProcessLookupError):
         os.kill(second, 0)
+
+
+def test_l04_twenty_rows_with_one_time_out_give_twenty_verdicts_and_leave_no_child(monkeypatch):
+    worker = SymbolicWorker()
+    monkeypatch.setattr("grading.compare.WORKER", worker)
+    before = _children()
+    hard = ("(x+9)^2", "x^2+18x+81")
+    pairs = [(f"(x+{k})^2", f"x^2+{2 * k}x+{k * k}") for k in range(201, 220)]
+    monkeypatch.setattr(worker, "ask", functools.partial(_ask_or_time_out, worker.ask))
+    verdicts = [one.verdict for one in grade_batch([*pairs[:7], hard, *pairs[7:]])]
+    assert verdicts == [RIGHT] * 7 + [Verdict.TIMEOUT] + [RIGHT] * 12
+    assert _children() > before
+    worker.close()
+    assert _children() == before
+
+
+def _ask_or_time_out(ask, question, a, b):
+    return ask(question, a, b, limit_s=1e-6 if "('num', 9, 1)" in repr(a) else 60)
+
+
+def _children() -> set[str]:
+    return set(Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split())
+
+
+def test_l14_a_worker_is_replaced_and_its_memory_is_bounded():
+    worker = SymbolicWorker(recycle_after=50)
+    assert worker.ask("are_equal", ("sym", "x"), ("sym", "x")) is True
+    first, start = worker.pid, resident_bytes(worker.pid)
+    for k in range(120):
+        x = ("sym", f"x_{k}")
+        assert worker.ask("are_equal", x, ("mul", (x, ("num", 1 + k % 2, 1)))) is (k % 2 == 0)
+    assert worker.pid != first
+    assert 0 < resident_bytes(worker.pid) < start + (200 << 20)
+    worker.close()
+
+
+def test_a_worker_that_dies_costs_no_later_answer():
+    worker = SymbolicWorker()
+    x, y = ("sym", "x"), ("sym", "y")
+    assert worker.ask("are_equal", x, x) is True
+    first = worker.pid
+    os.kill(first, signal.SIGKILL)
+    assert worker.ask("are_equal", x, y, limit_s=60) is False  # the next worker answers it
+    assert worker.ask("are_equal", x, x) is True
+    assert worker.pid != first
+    os.killpg(worker._process.pid, signal.SIGKILL)
+    with contextlib.suppress(SymbolicFailure):
+        worker.ask("are_equal", x, x)
+    assert worker.ask("are_equal", x, x) is True
+    worker.close()
 
 
 def test_l03_a_very_long_completion_takes_no_time():
@@ -310,7 +465,8 @@ def test_structures():
     assert parse_answer("\\{1, 2\\}") == ("set", (one, two))
     assert parse_answer("x = 1 \\text{ or } x = 2") == ("list", (one, two))
     assert parse_answer("1:2") == ("ratio", (one, two))
-    assert parse_answer("12:30") == ("text", "clock 12:30")
+    assert parse_answer("12:30") == ("clock", 750, "")
+    assert parse_answer("3:15 \\text{ p.m.}") == ("clock", 195, "pm")
     assert parse_answer("52_8") == ("base", "52", 8)
     assert parse_answer("\\begin{pmatrix}1&2\\end{pmatrix}") == ("matrix", ((one, two),))
     assert parse_answer("y = 2") == ("named", "y", two)
@@ -326,6 +482,11 @@ def test_command_line(tmp_path, capsys):
     assert (first["verdict"], first["extracted"], first["how"], first["k"]) == ("CORRECT", "5", "phrase/exact", 5)
     assert second["verdict"] == "WRONG"
     assert second["seconds"] < 1
+    rows.write_text(json.dumps({"gold": "0.33", "output": "Answer: 1/3"}) + "\n")
+    assert main(["--input", str(rows), "--output", str(out), "--rounding-digits", "2", "--units", "ignore"]) == 0
+    assert json.loads(out.read_text())["verdict"] == "CORRECT"
+    assert main(["--input", str(rows), "--output", str(out), "--rounding-digits", "-1"]) == 2
+    assert "rounding_digits: -1" in capsys.readouterr().err
     rows.write_text(json.dumps({"gold": "5"}) + "\n")
     out.unlink()
     assert main(["--input", str(rows), "--output", str(out)]) == 2

@@ -252,11 +252,11 @@ def test_l05_one_verdict_a_path_in_order():
     assert paths[0].answer == "13"
 
 
-def test_a_grader_replaces_ours_and_must_give_one_verdict_each():
+def test_l08_a_grader_replaces_ours_and_must_give_one_verdict_each():
     tokenizer = TOKENIZERS["characters"]
     sampled = [(tokenizer("Answer: 13")["input_ids"], FinishReason.STOP)]
     wrong = build_paths([PROBLEM], sampled, tokenizer, seed=0, indices=[0], grader=lambda pairs: [Verdict.WRONG])
-    assert wrong[0].verdict is Verdict.WRONG  # L08: equal text does not overrule the grader
+    assert wrong[0].verdict is Verdict.WRONG  # equal text does not overrule it
     with pytest.raises(ValueError, match="one each"):
         build_paths([PROBLEM], sampled, tokenizer, seed=0, indices=[0], grader=lambda pairs: [])
 

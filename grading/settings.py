@@ -1,0 +1,47 @@
+"""The conventions of a comparison that a benchmark may set otherwise; `docs/grading.md` lists them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, get_args, get_type_hints
+
+from common.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class GradingSettings:
+    """What counts as the same answer where that is convention and not mathematics.
+
+    Attributes:
+        percent: ``either``: 50% equals 0.5, and 50 when the other side has no percent sign; ``exact``: 50% equals 0.5
+            only; ``ignore``: the sign says nothing, 50% equals 50 only.
+        units: ``shared``: compared, after conversion, only when both sides name a known one; ``ignore``: never
+            compared; ``required``: both sides name the same quantity, or neither names one.
+        sets: ``unordered``: a list "a, b" has no order and no repeats; ``ordered``: it is compared like (a, b). Braces
+            always write a set.
+        mixed_numbers: ``sum``: 2\\frac{1}{2} is 5/2; ``product``: it is 1.
+        rounding_digits: a decimal of at least so many significant digits that is the correctly rounded value counts
+            as it; 0: none does.
+    """
+
+    percent: Literal["either", "exact", "ignore"] = "either"
+    units: Literal["shared", "ignore", "required"] = "shared"
+    sets: Literal["unordered", "ordered"] = "unordered"
+    mixed_numbers: Literal["sum", "product"] = "sum"
+    rounding_digits: int = 15
+
+    def __post_init__(self) -> None:
+        """Raise InputError for a value that is none of the choices."""
+        for name, choices in setting_choices().items():
+            if getattr(self, name) not in choices:
+                raise InputError(f"grading setting {name}: {getattr(self, name)!r}, want one of {', '.join(choices)}")
+        if not isinstance(self.rounding_digits, int) or self.rounding_digits < 0:
+            raise InputError(f"grading setting rounding_digits: {self.rounding_digits!r}, want an integer of 0 or more")
+
+
+def setting_choices() -> dict[str, tuple[str, ...]]:
+    """Return the choices of every setting that has a list of them."""
+    return {name: get_args(hint) for name, hint in get_type_hints(GradingSettings).items() if get_args(hint)}
+
+
+DEFAULT = GradingSettings()
