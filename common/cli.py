@@ -67,3 +67,22 @@ def stage_main(
         print(f"{name}: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def rows_main(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None, work: Callable[[argparse.Namespace], None]
+) -> int:
+    """Add ``--input`` and ``--output`` (files of JSON Lines), parse and work; what the user can mend is printed as one
+    line with exit code 2.
+    """
+    parser.add_argument("--input", type=Path, required=True, help="JSON Lines to read")
+    parser.add_argument("--output", type=Path, required=True, help="JSON Lines to write")
+    options = parser.parse_args(arguments)
+    try:
+        if not options.output.parent.is_dir():
+            raise InputError(f"--output {options.output}: no folder {options.output.parent}")
+        work(options)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -10,27 +10,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from common.cli import rows_main
 from common.errors import InputError
 from common.records import Problem
 from common.runs import read_rows, write_rows
 from data_gen.labels import LabelSettings, label_paths
 from data_gen.steps import clean_step, cut_steps, path_from_text
-
-
-def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, work: Callable[[Any], None]) -> int:
-    parser.add_argument("--input", type=Path, required=True, help="JSON Lines to read")
-    parser.add_argument("--output", type=Path, required=True, help="JSON Lines to write")
-    try:
-        work(parser.parse_args(arguments))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
 
 
 def _field(path: Path, number: int, row: dict[str, Any], name: str, kind: type, wanted: str) -> Any:
@@ -49,7 +38,8 @@ def cut_rows(arguments: Sequence[str] | None = None) -> int:
             rows.append({**row, "steps": [clean_step(step.text) for step in cut_steps(text)]})
         write_rows(options.output, rows)
 
-    return _run(argparse.ArgumentParser(prog="python -m data_gen.steps", description=cut_rows.__doc__), arguments, work)
+    parser = argparse.ArgumentParser(prog="python -m data_gen.steps", description=cut_rows.__doc__)
+    return rows_main(parser, arguments, work)
 
 
 def label_rows(arguments: Sequence[str] | None = None) -> int:
@@ -77,4 +67,4 @@ def label_rows(arguments: Sequence[str] | None = None) -> int:
         write_rows(options.output, (row.to_row() for row in labelled))
         print(json.dumps(summary.to_row()))
 
-    return _run(parser, arguments, work)
+    return rows_main(parser, arguments, work)

@@ -12,6 +12,9 @@ ORDER = ["common", "grading", "data_gen", "prm", "policy", "eval", "pipeline"]
 PURE = [
     "common/metrics.py",
     "data_gen/labels.py",
+    "data_gen/math_shepherd.py",
+    "data_gen/prm800k.py",
+    "data_gen/stepwise.py",
     "prm/credit.py",
     "prm/objective.py",
     "policy/rewards.py",
