@@ -96,8 +96,12 @@ def best_of(rights: Sequence[bool], scores: Sequence[float | None], k: int) -> f
     return chosen / math.comb(n, k)
 
 
-def majority_of(answers: Sequence[Hashable | None], rights: Sequence[bool], k: int) -> float:
+def majority_of(
+    answers: Sequence[Hashable | None], rights: Sequence[bool], k: int, weights: Sequence[float] | None = None
+) -> float:
     """P(the majority answer of k random paths is right); ties go to the answer sampled first, no vote is wrong.
+
+    weights: one non-negative weight a path, e.g. its PRM score; default 1 each.
 
     Exact over all subsets up to ``MAX_SUBSETS`` of them, else the mean over disjoint blocks in sampling order.
     """
@@ -106,7 +110,12 @@ def majority_of(answers: Sequence[Hashable | None], rights: Sequence[bool], k: i
         groups = list(itertools.combinations(range(n), k))
     else:
         groups = [tuple(range(start, start + k)) for start in range(0, n - k + 1, k)]
-    wins = [_vote_is_right([answers[i] for i in group], [rights[i] for i in group]) for group in groups]
+    wins = [
+        _vote_is_right(
+            [answers[i] for i in group], [rights[i] for i in group], [weights[i] for i in group] if weights else None
+        )
+        for group in groups
+    ]
     return sum(wins) / len(wins)
 
 
@@ -118,15 +127,22 @@ def _vote_is_right(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Group:
-    """The judged paths of one problem, reduced to what accuracy needs."""
+class JudgedGroup:
+    """The judged paths of one problem, reduced to what accuracy needs.
+
+    Attributes:
+        rights: is each path right?
+        answers: what each path votes for, None for no vote.
+        scores: path scores for each of ``AGGREGATES``, None where there is none; empty lists without a PRM.
+    """
 
     rights: list[bool]
     answers: list[Hashable | None]
     scores: dict[str, list[float | None]]
 
 
-def _groups(pool: Pool, answer_key: AnswerKey) -> list[_Group]:
+def judged_groups(pool: Pool, answer_key: AnswerKey = vote_key) -> list[JudgedGroup]:
+    """The judged paths of each problem, in sampling order."""
     groups = []
     for p, paths in enumerate(pool.paths):
         kept = [g for g, path in enumerate(paths) if path.verdict.is_judged]
@@ -137,7 +153,7 @@ def _groups(pool: Pool, answer_key: AnswerKey) -> list[_Group]:
             name: [path_score(pool.scores[p][g], name) for g in kept] if pool.scores is not None else []
             for name in AGGREGATES
         }
-        groups.append(_Group([is_right(paths[g]) for g in kept], voters, scores))
+        groups.append(JudgedGroup([is_right(paths[g]) for g in kept], voters, scores))
     return groups
 
 
@@ -150,7 +166,7 @@ def accuracy_components(
     A problem with fewer than k judged paths is left out of the figures at k; those over the whole group (``prm_vote``,
     ``prm_best_by``) need max(ks) judged paths and use the first max(ks) of them.
     """
-    groups, has_prm = _groups(pool, answer_key), pool.scores is not None
+    groups, has_prm = judged_groups(pool, answer_key), pool.scores is not None
     top = max(ks)
     values: dict[str, list[float | None]] = {
         "pass1": [sum(g.rights) / len(g.rights) if g.rights else None for g in groups]

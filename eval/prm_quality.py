@@ -139,7 +139,7 @@ def _steps(known: list[_Path], after_error: str) -> list[tuple[int, float, int]]
     return steps
 
 
-def _f1(sums: Array) -> Array:
+def harmonic_f1(sums: Array) -> Array:
     """Harmonic mean of the accuracies of columns (hits on wrong, wrong) and (hits on right, right)."""
     on_wrong, on_right = ratio(sums[:, :2]), ratio(sums[:, 2:])
     total = on_wrong + on_right
@@ -162,7 +162,7 @@ def _first_error_figures(
         claimed = metrics.first_below(path.scores, float(settings.threshold or 0.0))
         hits[path.row] += (claimed == error, 1, 0, 0) if error is not None else (0, 0, claimed is None, 1)
     return {
-        "first_error_f1": resampler.figure(hits, _f1, absent="needs paths with and paths without a wrong step"),
+        "first_error_f1": resampler.figure(hits, harmonic_f1, absent="needs paths with and paths without a wrong step"),
         "accuracy_on_wrong": resampler.figure(hits[:, :2], absent="no path with a wrong step"),
         "accuracy_on_right": resampler.figure(hits[:, 2:], absent="no path without a wrong step"),
     }
