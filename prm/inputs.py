@@ -80,7 +80,7 @@ class PRMBatch:
 
 @dataclasses.dataclass(frozen=True)
 class InputCounts:
-    """What became of the paths given to ``labelled_inputs``; to be logged, so that nothing is lost in silence."""
+    """What became of the paths given to ``keep_labelled``; to be logged, so that nothing is lost in silence."""
 
     paths: int
     kept_paths: int
@@ -200,8 +200,7 @@ def labelled_inputs(
         ValueError: no path has a label left, or a span or label is bad (the path's id is named).
         KeyError: a path's problem has no prompt.
     """
-    kept: list[PRMInput] = []
-    paths = cut = dropped = 0
+    inputs: list[PRMInput] = []
     for item in labelled:
         path = item.path
         try:
@@ -215,22 +214,29 @@ def labelled_inputs(
             )
         except (ValueError, TypeError) as error:
             raise type(error)(f"path {path.path_id}: {error}") from error
-        paths += 1
-        cut += one.dropped_steps > 0
-        dropped += one.dropped_steps
-        if one.has_label:
-            kept.append(one)
+        inputs.append(one)
+    return keep_labelled(inputs)
+
+
+def keep_labelled(inputs: Sequence[PRMInput]) -> tuple[list[PRMInput], InputCounts]:
+    """Return the inputs that have a label left, and what was lost.
+
+    Raises:
+        ValueError: none of them has a label left.
+    """
+    kept = [one for one in inputs if one.has_label]
+    cut = sum(one.dropped_steps > 0 for one in inputs)
     if not kept:
-        raise ValueError(f"no label is left in {paths} paths ({cut} of them cut at {max_length} tokens)")
+        raise ValueError(f"no label is left in {len(inputs)} paths ({cut} of them cut at the length limit)")
     labels = [label for one in kept for label in one.labels or ()]
     ignored = sum(label == IGNORED for label in labels)
     wrong = sum(label != IGNORED and label < 0.5 for label in labels)
     return kept, InputCounts(
-        paths=paths,
+        paths=len(inputs),
         kept_paths=len(kept),
-        paths_without_label=paths - len(kept),
+        paths_without_label=len(inputs) - len(kept),
         cut_paths=cut,
-        dropped_steps=dropped,
+        dropped_steps=sum(one.dropped_steps for one in inputs),
         right_steps=len(labels) - ignored - wrong,
         wrong_steps=wrong,
         ignored_steps=ignored,
