@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from grading.parse import ExpressionParser, Node, ParseError
 from grading.settings import DEFAULT, GradingSettings
-from grading.values import clearly_differ, exact, symbols
+from grading.values import clearly_differ, exact, real_value, symbols
 from grading.workers import WORKER
 
 
@@ -43,6 +43,7 @@ def equal(a: Node, b: Node, trace: Trace) -> bool:
     if a[0] == "text" or b[0] == "text":
         return a == b
     a, b = _spread(a), _spread(b)
+    a, b = _only_item(a, b), _only_item(b, a)
     if "quantity" in (a[0], b[0]):
         return _equal_quantities(a, b, trace)
     intervals = _as_intervals(a), _as_intervals(b)
@@ -64,7 +65,8 @@ def equal(a: Node, b: Node, trace: Trace) -> bool:
         return _same_ratio(a[1], b[1])
     if "ratio" in (a[0], b[0]):
         ratio, other = (a, b) if a[0] == "ratio" else (b, a)
-        return len(ratio[1]) == 2 and other[0] not in _STRUCTURES and _equal_values(("div", *ratio[1]), other, trace)
+        is_plain = len(ratio[1]) == 2 and other[0] not in _STRUCTURES and other[2:] != (1,)  # 5:1 is not 5
+        return is_plain and _equal_values(("div", *ratio[1]), other, trace)
     if a[0] == b[0] == "matrix":
         return len(a[1]) == len(b[1]) and all(
             equal(("tuple", x), ("tuple", y), trace) for x, y in zip(a[1], b[1], strict=True)
@@ -80,6 +82,11 @@ def equal(a: Node, b: Node, trace: Trace) -> bool:
 _STRUCTURES = frozenset(
     ["list", "set", "tuple", "interval", "union", "rel", "between", "matrix", "reals", "ratio", "text", "clock"]
 )
+
+
+def _only_item(node: Node, other: Node) -> Node:
+    """Take the item of a set of one where the other side is a plain value."""
+    return node[1][0] if node[0] == "set" and len(node[1]) == 1 and other[0] not in _STRUCTURES else node
 
 
 def _is_ordered(a: Node, b: Node, trace: Trace) -> bool:
@@ -109,8 +116,8 @@ def _as_relation(node: Node) -> Node:
 
 
 def _as_ratio(node: Node, other: Node) -> Node:
-    """Read 1:20 as a ratio where the other side is one."""
-    if node[0] != "clock" or other[0] != "ratio" or node[2]:
+    """Read 1:20 as a ratio where the other side is one or a number."""
+    if node[0] != "clock" or node[2] or (other[0] in _STRUCTURES and other[0] != "ratio"):
         return node
     return ("ratio", (("num", node[1] // 60, 1), ("num", node[1] % 60, 1)))
 
@@ -252,6 +259,13 @@ def _equal_values(a: Node, b: Node, trace: Trace) -> bool:
     if _infinite(a) or _infinite(b):
         trace.rungs.append("exact")
         return _infinite(a) == _infinite(b)
+    if x is not None or y is not None:
+        decimal, node, other = (x, a, b) if x is not None else (y, b, a)
+        approximation = real_value(other)
+        slack = Fraction(0) if approximation is None else abs(approximation) / 2**51
+        if decimal is not None and approximation is not None and _rounds_to(decimal, node, approximation, trace, slack):
+            trace.rungs.append("numeric")
+            return True
     differ = clearly_differ(a, b)
     if differ or (differ is None and symbols(a) != symbols(b)):
         trace.rungs.append("numeric")
@@ -266,8 +280,15 @@ def _infinite(node: Node) -> int:
     return -_infinite(node[1]) if node[0] == "neg" else 0
 
 
-def _rounds_to(decimal: Fraction, node: Node, value: Fraction, trace: Trace) -> bool:
-    """A decimal of `rounding_digits` or more significant digits that is the correctly rounded value counts as it."""
+def _rounds_to(
+    decimal: Fraction,
+    node: Node,
+    value: Fraction,
+    trace: Trace,
+    slack: Fraction = Fraction(0),
+) -> bool:
+    """A decimal of `rounding_digits` or more significant digits that is the correctly rounded value counts as it;
+    `slack` is the error of the value."""
     wanted = trace.settings.rounding_digits
     number = node[1] if node[0] == "neg" else node
     if number[0] != "num":
@@ -278,7 +299,7 @@ def _rounds_to(decimal: Fraction, node: Node, value: Fraction, trace: Trace) -> 
         denominator = (Fraction(1, denominator) * 10).denominator
         places += 1
     digits = len(str(abs(number[1]) * 10**places // number[2])) if places else 0
-    return 0 < wanted <= digits and places < 40 and abs(decimal - value) * 2 <= Fraction(1, 10**places)
+    return 0 < wanted <= digits and places < 40 and abs(decimal - value) <= Fraction(1, 2 * 10**places) + slack
 
 
 def _determinant(node: Node) -> Node:

@@ -25,6 +25,7 @@ from grading.workers import SymbolicTimeout, Unanswered
 MAX_TEXT = 20_000
 """Answers longer than this many characters are not looked at (TOO_LONG)."""
 _INTEGER = re.compile(r"-?\d{1,18}")
+_MONEY = re.compile(r"\\?\$(\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.00)?")
 _MIXED = re.compile(r"(?<![\d.])(\d+)\s*(?=\\frac)")
 _CHOICE = re.compile(r"\(([A-J])\)|([A-J])(?=\s*$|\s*[:.)]\s|\s*\\|\s+\d)")
 
@@ -90,6 +91,9 @@ def _grade(answer: str | None, gold: str, settings: GradingSettings) -> Grade:
     answer = answer.strip()
     if _INTEGER.fullmatch(answer) and _INTEGER.fullmatch(gold):
         return _decided(int(answer) == int(gold), "exact")
+    money = _MONEY.fullmatch(answer)
+    if money and settings.units != "required" and _INTEGER.fullmatch(gold):
+        return _decided(int(money[1].replace(",", "")) == int(gold), "exact")
     if answer == gold:
         return Grade(Verdict.CORRECT, "text") if _is_defined(gold) else Grade(Verdict.NO_GOLD, "undefined gold")
     if len(answer) > MAX_TEXT:

@@ -36,10 +36,13 @@ _BOX_OR_BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.S)
 _BARE_BOX = re.compile(r"\\boxed[ \t]+([^\s{}$\\.,]+)")
 _PHRASE = re.compile(
     r"####(?!#)[ \t]*|(?:(?<=\n)|\A)[ \t]*A:[ \t]*|"
-    r"(?:\b(?:final|correct)\s+)?\b(?:answer|(?<=correct )(?:option|choice))\b(?:\s+(?:choice|to the \w+))?[*_ \t]*"
-    r"(?:\s+(?:is|must be|should be|equals)\b|[:=])[*_ \t]*(?:\s*:)?[*_ \t]*",
+    r"\b(?:answer|(?<=correct )(?:option|choice))\b(?:\s{1,9}(?:choice|to the \w+))?[*_ \t]{0,9}"
+    r"(?:\s{1,9}(?:is|must be|should be|equals)\b|[:：=])[*_ \t]{0,9}(?:\s{0,9}:)?[*_ \t]*",
     re.I,
 )
+_ANCHORS = ("####", "answer", "option", "choice", "a:")
+"""What every answer phrase holds, in lower case: the last phrase is looked for from the end."""
+_BEFORE_PHRASE = re.compile(r"\b(?:final|correct)\s+\Z", re.I)
 _LEAD_IN = re.compile(
     r"[\s*_#>$(\[\\]*(?:(?:so|thus|hence|therefore|and|then)\b,?\s*)?(?:the\s+)?(?:(?:final|correct)\s+)?"
     r"(?:answer|result)?\s*(?:is|:|=)?[\s*_:$]*",
@@ -83,7 +86,8 @@ def _last_box(text: str, start: int, end: int) -> Extraction | None:
     opened: list[tuple[int, int] | None] = []
     open_boxes = 0
     best: tuple[int, int, int] | None = None
-    for match in _BOX_OR_BRACE.finditer(text, start, end):
+    first = min(at for at in (text.find(name, start, end) for name in ("\\boxed", "\\fbox")) if at >= 0)
+    for match in _BOX_OR_BRACE.finditer(text, first, end):
         token = match.group()
         if token == "{":
             opened.append(None)
@@ -112,12 +116,12 @@ def _last_box(text: str, start: int, end: int) -> Extraction | None:
 
 
 def _last_phrase(text: str, start: int, end: int) -> Extraction | None:
-    last = None
-    for match in _PHRASE.finditer(text, start, end):
-        if not (match.group().startswith("#") and _HEADING_TEXT.match(text, match.end(), end)):
-            last = match
+    last = _last_phrase_match(text, start, end)
     if last is None:
         return None
+    phrase_start = last.start()
+    before = _BEFORE_PHRASE.search(text[max(start, phrase_start - 20) : phrase_start])
+    phrase_start -= len(before.group()) if before else 0
     value_start = last.end()
     while value_start < end and text[value_start].isspace():
         value_start += 1
@@ -127,10 +131,31 @@ def _last_phrase(text: str, start: int, end: int) -> Extraction | None:
     answer = (stated_value(last_sentence(line), True) if _SENTENCE.match(line) else None) or _trim_prose(line)
     if not answer:
         return None
-    line_start = text.rfind("\n", 0, last.start()) + 1
-    own_line = _LEAD_IN.fullmatch(text, line_start, last.start()) is not None
+    line_start = text.rfind("\n", 0, phrase_start) + 1
+    own_line = _LEAD_IN.fullmatch(text, line_start, phrase_start) is not None
     how = "marker" if last.group().lstrip()[0] in "#A" and "nswer" not in last.group() else "phrase"
-    return Extraction(answer, line_start if own_line else last.start(), line_end, how, own_line)
+    return Extraction(answer, line_start if own_line else phrase_start, line_end, how, own_line)
+
+
+def _last_phrase_match(text: str, start: int, end: int) -> re.Match[str] | None:
+    """Return the last answer phrase that is no heading. Only the surroundings of its fixed words are looked at."""
+    lowered = text.lower()
+    if len(lowered) != len(text):  # a few letters change their length
+        lowered = "".join(character.lower()[:1] for character in text)
+    best: re.Match[str] | None = None
+    for anchor in _ANCHORS:
+        floor = start if best is None else best.start() + 1
+        at = lowered.rfind(anchor, floor, end)
+        while at >= 0:
+            begin = at
+            while anchor == "a:" and begin > start and text[begin - 1] in " \t" and at - begin < 20:
+                begin -= 1
+            match = _PHRASE.match(text, begin, end)
+            if match and not (anchor == "####" and _HEADING_TEXT.match(text, match.end(), end)):
+                best = match
+                break
+            at = lowered.rfind(anchor, floor, at)
+    return best
 
 
 def _trim_prose(value: str) -> str:

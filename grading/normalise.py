@@ -15,9 +15,13 @@ _CHARACTERS = {
     "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "±": r"\pm ", "∪": r"\cup ",
     "∈": r"\in ", "√": r"\sqrt ", "°": r"^\circ ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ",
     "ℝ": r"\mathbb{R}", "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "\u00a0": " ", "，": ",",
-    "\u2009": "\\,", "\u202f": "\\,",
+    "\u2009": "\\,", "\u202f": "\\,", "｛": "\\{", "｝": "\\}", "［": "[", "］": "]", "¢": " cents", "£": "", "€": "",
+    "¥": "", "⟨": "(", "⟩": ")",
     "：": ":", "（": "(", "）": ")", "％": "%", "‘": "'", "“": '"', "”": '"', "’": "'",
 }  # fmt: skip
+_CHARACTERS |= {  # the other vulgar fractions: their compatibility form is "1⁄3"
+    c: r"\frac{" + unicodedata.normalize("NFKC", c).replace("⁄", "}{") + "}" for c in "⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞⅐⅑⅒"
+}
 _TRANSLATION = str.maketrans(_CHARACTERS | dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", ""))
 _THIN_THOUSANDS = re.compile(r"(?<![\d.])\d{1,3}(?:\\[,;: ]\d{3})+(?!\d)")
 _DOLLARS = re.compile(r"\s*(-?)\s*(?:\\\$|\$(?=[^$]*$))\s*(-?[\d,]*\.?\d+)\s*\.?\s*")
@@ -35,6 +39,12 @@ _SYNONYMS = [
     (re.compile(r"\\(?:lbrace|\{)"), r"\\{"),
     (re.compile(r"\\(?:rbrace|\})"), r"\\}"),
     (re.compile(r"\\(?:mathbf|bm|boldsymbol|mathit|mathsf|operatorname\*?)\s*\{([^{}]*)\}"), r"{\1}"),
+    (re.compile(r"\\lbrack(?![A-Za-z])"), "["),
+    (re.compile(r"\\rbrack(?![A-Za-z])"), "]"),
+    (re.compile(r"\\langle(?![A-Za-z])"), "("),
+    (re.compile(r"\\rangle(?![A-Za-z])"), ")"),
+    (re.compile(r"\^\s*\{?\s*\\(?:text|mathrm)\{o\}\s*\}?"), r"^\\circ "),
+    (re.compile(r"(\\circ\s*\}?)\s*\\(?:text|mathrm)\s*\{\s*([CF])\s*\}"), r"\1 \2"),
     (re.compile(r"\\varnothing(?![A-Za-z])"), r"\\emptyset"),
     (re.compile(r"\\[hv]?phantom\s*(?:\{[^{}]*\}|-)"), ""),
     (re.compile(r"^\s*\\approx(?![A-Za-z])"), ""),
@@ -42,6 +52,11 @@ _SYNONYMS = [
 ]
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3}(?:,\d{3})+)(?![\d])(?!,\d)")
 _BOLD = re.compile(r"\*\*([^*]+)\*\*\.?\s*$")
+_TEXT_ONLY = re.compile(
+    r"\\(?:text|textbf|mathrm|mbox)\s*\{\s*((?:[A-Z]|[-\d.,/]+)(?:(?:\s*,\s*|\s+(?:and|or)\s+)[^{},]+)*)\}"
+)
+"""Text that holds an answer of another kind: \\text{6 and 8}, \\text{B, C}."""
+_SPACED_THOUSANDS = re.compile(r"-?\d{1,3}(?: \d{3})+")
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(.*)\}", re.S)
 _EQUAL_PARENTHESES = re.compile(r"(\(+)([^()]*)(\)+)")
 
@@ -74,6 +89,10 @@ def clean(text: str) -> str:
         text = pattern.sub(replacement, text)
     text = text.strip().strip('"').strip("*").strip()
     text = re.sub(r"(?<=[^.\\])[.;,]+$", "", text).strip()
+    text = re.sub(r"^=\s*|\s*\\\\$", "", text)
+    words = _TEXT_ONLY.fullmatch(text)
+    text = words[1].strip() if words else text
+    text = text.replace(" ", "") if _SPACED_THOUSANDS.fullmatch(text) else text
     return _strip_parentheses(_without_thousands(text))
 
 
@@ -124,7 +143,8 @@ for _dimension, _names in {
     "time": "s 1 sec 1 second 1 min 60 minute 60 h 3600 hr 3600 hour 3600 day 86400 week 604800",
     "money": "dollar 1 usd 1 cent .01",
     "angle": "degree 1 deg 1",
-    "volume": "ml .001 milliliter .001 l 1 liter 1 litre 1",
+    "radians": "rad 1 radian 1",
+    "volume": "ml .001 milliliter .001 l 1 liter 1 litre 1 gallon 3.785411784 quart .946352946 pint .473176473",
     "speed": "mph .44704 km/h 5/18 kph 5/18 m/s 1",
 }.items():
     _words = _names.split()
@@ -175,7 +195,7 @@ def split_unit(text: str) -> tuple[str, tuple[str, int, Fraction] | None, bool]:
     return match["value"].strip(), unit, False
 
 
-NOT_UNITS_NAMES = "or and if mod choose x y z n pi inf infinity to "
+NOT_UNITS_NAMES = "or and if mod choose x y z n pi inf infinity to noon midnight "
 NOT_UNITS = frozenset(NOT_UNITS_NAMES.split())
 FUNCTION_WORDS_NAMES = (
     "sin cos tan sec csc cot log ln exp sqrt arcsin arccos arctan sinh cosh tanh abs max min gcd lcm "

@@ -1,7 +1,8 @@
 """A small grammar of answers in LaTeX and plain math: text to a tree of tuples. Nothing is evaluated.
 
 Expression nodes: ("num", p, q), ("sym", name), ("const", "pi" | "e" | "i" | "inf"), ("add" | "mul", items),
-("div" | "pow", a, b), ("neg", a), ("func", name, a), ("root", a, n), ("log", base, a), ("fact", a), ("pm", a, b).
+("div" | "pow" | "binom", a, b), ("neg", a), ("func", name, a), ("root", a, n), ("log", base, a), ("fact", a),
+("pm", a, b), ("pick", "max" | "min" | "gcd" | "lcm", items), ("sum", name, low, high, term).
 Structures: ("list" | "set" | "tuple" | "union" | "ratio", items), ("interval", low, high, low closed, high closed),
 ("rel", op, a, b), ("named", name, a), ("matrix", rows), ("det", rows), ("base", digits, base), ("text", words),
 ("clock", minutes, "am" | "pm" | ""), ("reals",).
@@ -10,23 +11,14 @@ Structures: ("list" | "set" | "tuple" | "union" | "ratio", items), ("interval", 
 from __future__ import annotations
 
 import re
-from fractions import Fraction
-from typing import Any
 
 from grading.normalise import FUNCTION_WORDS
+from grading.numerals import Node, ParseError, TooDeep, decimal_value, is_proper, number_node, repeating_value
 
-Node = tuple[Any, ...]
+__all__ = ["ExpressionParser", "Node", "ParseError", "TooDeep"]
 
 MAX_DEPTH = 40
 """Nesting allowed in an answer; deeper ones are beyond the checker's limits."""
-
-
-class ParseError(ValueError):
-    """The text is not an answer this grammar knows."""
-
-
-class TooDeep(ParseError):
-    """The text nests deeper than `MAX_DEPTH`."""
 
 
 _NUMBER = re.compile(r"(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+(?![A-Za-z\d]))?")
@@ -40,6 +32,7 @@ GREEK_NAMES = (
 )
 _GREEK = frozenset(GREEK_NAMES.split())
 _FUNCTIONS = FUNCTION_WORDS - {"max", "min", "gcd", "lcm", "sqrt", "log"}
+_PICKS = ("max", "min", "gcd", "lcm")
 _OPEN = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "|": "|"}
 
 
@@ -108,7 +101,7 @@ class ExpressionParser:
                 factor = self.power()
                 if was_number and self.text[start : start + 1].isdigit():
                     node = self.mixed(node, factor)
-                elif was_number and self.text.startswith("\\frac", start) and _is_proper(factor) and node[2] == 1:
+                elif was_number and self.text.startswith("\\frac", start) and is_proper(factor) and node[2] == 1:
                     node = ("num", node[1] * factor[2][1] + factor[1][1], factor[2][1])
                 else:
                     node = ("mul", (node, factor))
@@ -145,7 +138,9 @@ class ExpressionParser:
             return command is not None and (
                 command[1] in _GREEK
                 or command[1] in _FUNCTIONS
-                or command[1] in ("frac", "sqrt", "pi", "log", "infty", "binom", "mathrm", "text", "lfloor", "lceil")
+                or command[1] in _PICKS
+                or command[1]
+                in ("frac", "sqrt", "pi", "log", "infty", "binom", "mathrm", "text", "lfloor", "lceil", "sum")
             )
         return rest != "" and ((rest.isascii() and rest.isalnum()) or rest in "([{.")
 
@@ -184,6 +179,8 @@ class ExpressionParser:
             node = self.sum()
             if self.take("\\over"):
                 node = ("div", node, self.sum())
+            elif self.take("\\choose"):
+                node = ("binom", node, self.sum())
             if not self.take("}"):
                 raise ParseError("a brace is not closed")
             return node
@@ -200,13 +197,13 @@ class ExpressionParser:
         repeating = _REPEATING.match(text, at)
         if repeating:
             self.at = repeating.end()
-            return _number(_repeating_value(*repeating.groups()))
+            return number_node(repeating_value(*repeating.groups()))
         number = _NUMBER.match(text, at)
         if number:
             self.at = number.end()
             if text[self.at : self.at + 1] == "_":
                 raise ParseError("a number with a subscript")
-            return _number(_decimal_value(number.group()))
+            return number_node(decimal_value(number.group()))
         if character == "{":
             return self.group()
         for opening in ("(", "[", "|"):
@@ -246,6 +243,15 @@ class ExpressionParser:
                 self.at = inner.end()
                 return self.named(inner[1])
             raise ParseError("text inside an expression")
+        if name in ("lfloor", "lceil"):
+            node = self.sum()
+            if not self.take("\\r" + name[1:]):
+                raise ParseError(f"\\{name} is not closed")
+            return ("func", name[1:], node)
+        if name in _PICKS:
+            return self.pick(name)
+        if name == "sum":
+            return self.summation()
         if name in ("lvert", "vert"):
             node = self.sum()
             if not self.take("\\rvert", "\\vert"):
@@ -256,6 +262,29 @@ class ExpressionParser:
         if name in _GREEK:
             return self.symbol(name)
         raise ParseError(f"\\{name} is not known")
+
+    def pick(self, name: str) -> Node:
+        """Read the arguments of max, min, gcd, lcm."""
+        if not self.take("(", "\\{"):
+            raise ParseError(f"{name} without arguments")
+        items = [self.sum()]
+        while self.take(","):
+            items.append(self.sum())
+        if not self.take(")", "\\}"):
+            raise ParseError(f"the arguments of {name} are not closed")
+        return ("pick", name, tuple(items))
+
+    def summation(self) -> Node:
+        """Read ``_{k=1}^{n} term``."""
+        name = re.compile(r"\s*_\s*\{\s*([A-Za-z])\s*=").match(self.text, self.at)
+        if name is None:
+            raise ParseError("a sum without bounds")
+        self.at = name.end()
+        low = self.sum()
+        if not (self.take("}") and self.take("^")):
+            raise ParseError("a sum without bounds")
+        high = self.exponent()
+        return ("sum", name[1], low, high, self.product())
 
     def root(self) -> Node:
         index: Node = ("num", 2, 1)
@@ -270,7 +299,7 @@ class ExpressionParser:
         match = re.compile(r"[A-Za-z]+").match(self.text, self.at)
         assert match is not None
         word = match.group()
-        for name in ("infinity", "inf", "pi", "sqrt", "log", *sorted(_FUNCTIONS, key=len, reverse=True)):
+        for name in ("infinity", "inf", "pi", "sqrt", "log", *_PICKS, *sorted(_FUNCTIONS, key=len, reverse=True)):
             if word == name or (word.startswith(name) and len(name) > 2 and name != "inf"):
                 self.at += len(name)
                 return self.named(name)
@@ -288,6 +317,8 @@ class ExpressionParser:
             return self.root()
         if name in _FUNCTIONS or name == "log":
             return self.function(name)
+        if name in _PICKS:
+            return self.pick(name)
         return self.symbol(name)
 
     def symbol(self, name: str) -> Node:
@@ -318,29 +349,3 @@ class ExpressionParser:
             return ("func", "arc" + name, argument)
         node: Node = ("log", base, argument) if base else ("func", "ln" if name == "log" else name, argument)
         return node if power is None else ("pow", node, power)
-
-
-def _number(value: Fraction) -> Node:
-    return ("num", value.numerator, value.denominator)
-
-
-def _is_proper(node: Node) -> bool:
-    if node[0] != "div" or node[1][0] != "num" or node[2][0] != "num":
-        return False
-    return node[1][2] == node[2][2] == 1 and 0 < node[1][1] < node[2][1]
-
-
-def _decimal_value(text: str) -> Fraction:
-    mantissa, _, exponent = text.lower().partition("e")
-    if exponent and abs(int(exponent)) > 400:
-        raise TooDeep("an exponent beyond 400")
-    try:
-        return Fraction(mantissa.rstrip(".") or "0") * Fraction(10) ** int(exponent or 0)
-    except ValueError as error:
-        raise TooDeep(str(error)) from error
-
-
-def _repeating_value(whole: str, fixed: str, repeated: str) -> Fraction:
-    scale = 10 ** len(fixed)
-    head = Fraction(int((whole + fixed) or 0), scale)
-    return head + Fraction(int(repeated), scale * (10 ** len(repeated) - 1))

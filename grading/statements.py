@@ -20,12 +20,18 @@ _STATEMENT = re.compile(
 _CONCLUSION = re.compile(
     r"(?:so|thus|hence|therefore|in total|in conclusion|altogether|finally|overall|in summary)\b,?\s*", re.I
 )
+DOUBT_WORDS = "cannot unable unsure maybe perhaps whether either or impossible unclear think guess not never we ? "
+DOUBT_WORDS += "wrong incorrect contradiction consider try let continue fail fails could might may no next than"
+_DOUBTS = frozenset(DOUBT_WORDS.split())
+_WORDS = re.compile(r"[a-z']+|\?")
 _DOUBT = re.compile(
     r"\b(?:cannot|unable|unsure|maybe|perhaps|whether|either|or|impossible|unclear|think|guess|"
+    r"wrong|incorrect|contradiction|consider|try|let|continue|fails?|(?:could|might|may) be|no solution|might|"
+    r"next (?:step|case|term)|(?:is|are|be|was) (?:greater|less|more|fewer|smaller|larger|higher|lower) than [^\sA-Za-z]*\d|"
     r"we\s+(?:still\s+|now\s+)?(?:have|need|must|can|should)\s+(?:to\s+)?"
     r"(?:add|subtract|multiply|divide|find|compute|calculate|check|solve))\b|\?|"
     rf"(?:\bnot|n't|\bnever)\s+(?:\w+\s+){{0,3}}?(?:\*\*)?{VALUE}|"
-    r"(?:\bnot|n't)\s+(?:know|sure|certain|believe|determine|find|see|possible|enough|correct)\b",
+    r"(?:\bnot|n't)\s+(?:know|sure|certain|believe|determine|find|see|possible|enough|correct|work)\b",
     re.I,
 )
 _NUMBER = re.compile(rf"(?<![\w.:/^])(?P<value>{VALUE})(?P<percent>\s*(?:\\?%|percent\b))?(?![\w:^]|\.\d|-[A-Za-z])")
@@ -77,13 +83,20 @@ def stated_value(sentence: str, is_conclusion: bool = False) -> str | None:
     if opening is None and not is_conclusion:
         return None
     clause = _without_inline_math(sentence[opening.end() :] if opening else sentence)
-    if clause is None or _DOUBT.search(clause):
+    if clause is None or _is_doubted(clause):
         return None
     bold = _BOLD.findall(clause)
     if len(bold) == 1:
         return bold[0].strip()
     clause = _main_clause(clause)
     return _only_number(clause) or _number_behind_is(clause) or _number_behind_verb(clause)
+
+
+def _is_doubted(clause: str) -> bool:
+    """True for doubt, a negated number, an alternative and a step that is still to do."""
+    words = _WORDS.findall(clause.lower())
+    may_be = not _DOUBTS.isdisjoint(words) or any(word.endswith("n't") for word in words)
+    return may_be and _DOUBT.search(clause) is not None
 
 
 def _without_inline_math(sentence: str) -> str | None:
@@ -107,6 +120,8 @@ def _main_clause(clause: str) -> str:
 
 def _only_number(clause: str) -> str | None:
     found = list(_NUMBER.finditer(clause))
+    if len(found) == 1 and len(_ANY_NUMBER.findall(clause)) == 1:
+        return _text(found[0])
     modifiers = len(re.findall(r"(?<![\w.])\d[\d,.]*-[A-Za-z]", clause))
     ordinals = list(_ORDINAL.finditer(clause))
     others = len(_ANY_NUMBER.findall(_NUMBER.sub(" ", clause))) - modifiers - len(ordinals)

@@ -6,15 +6,23 @@ import re
 
 from grading.normalise import clean, plain_text, split_unit
 from grading.parse import ExpressionParser, Node, ParseError, TooDeep
+from grading.values import TooLarge, Undefined, exact
 
 MAX_CHARACTERS = 2000
 """Longer answers are beyond the checker's limits (TOO_LONG), except when they equal the gold as text."""
 
 _MATRIX = re.compile(r"\\begin\{([pbBvV]?matrix|array)\}(?:\{[^{}]*\})?(.*)\\end\{\1\}", re.S)
-_BASE = re.compile(r"(-?[0-9A-Za-z]+)\s*_\s*\{?\s*(?:\\text\s*\{\s*)?(\d{1,2}|two|three|eight|ten|sixteen)\s*\}?\s*\}?")
-_CLOCK = re.compile(r"(\d{1,2})\s*:\s*([0-5]\d)(?:\s*(?:\\(?:text|mathrm)\s*\{)?\s*([apAP])\.?\s*[mM]\.?\s*\}?)?")
+_MATRIX_IN_BRACKETS = re.compile(r"[(\[|]\s*\\begin\{(matrix|array)\}(?:\{[^{}]*\})?(.*)\\end\{\1\}\s*[)\]|]", re.S)
+_BASE = re.compile(
+    r"\(?(-?[0-9A-Za-z]+)\)?\s*_\s*\{?\s*(?:\\text\s*\{\s*)?(\d{1,2}|two|three|eight|ten|sixteen)\s*\}?\s*\}?"
+)
+_CLOCK = re.compile(r"(\d{1,2})(?:\s*:\s*([0-5]\d))?(?:\s*(?:\\(?:text|mathrm)\s*\{)?\s*([apAP])\.?\s*[mM]\.?\s*\}?)?")
 _MEMBER = re.compile(r"\s*[A-Za-z]\w?\s*\\in(?![A-Za-z])\s*(.*)", re.S)
-_NAME = re.compile(r"\s*\\?[A-Za-z]+(?:_\{?\w+\}?)?'*\s*(?:\(\s*\\?[A-Za-z]+\s*\)\s*)?")
+_NAME = re.compile(
+    r"\s*(?:\\?[A-Za-z]+|(?:\\(?:vec|hat|bar|overline|overrightarrow)\s*)?\{\s*\\?[A-Za-z]+\s*\})(?:_\{?\w+\}?)?'*\s*(?:\(\s*\\?[A-Za-z]+\s*\)\s*)?"
+)
+_DESCRIPTION = re.compile(r"\s*[A-Za-z]\s*(?:\\in\s*\\mathbb\{R\}\s*)?(?:\\mid(?![A-Za-z])|[:|])")
+_TO = re.compile(r"(\d+)\s*(?:\\text\s*\{\s*to\s*\}|\sto\s)\s*(\d+)")
 _NAMES = re.compile(r"\(\s*[A-Za-z]\w?(?:\s*,\s*[A-Za-z]\w?)+\s*\)")
 _RELATIONS = re.compile(
     r"\\le(?![A-Za-z])|\\ge(?![A-Za-z])|\\ne(?![A-Za-z])|\\equiv(?![A-Za-z])|\\approx(?![A-Za-z])|[=<>]"
@@ -24,6 +32,8 @@ _ALTERNATIVE = re.compile(
 )
 _LONG_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{4,}")
 _BRACKET = re.compile(r"\\[{}]|\\begin\{\w+\*?\}|\\end\{\w+\*?\}|[()\[\]{}]")
+_BRACKET_OR_RELATION = re.compile(f"{_BRACKET.pattern}|{_RELATIONS.pattern}")
+_TRIGONOMETRIC = frozenset(["sin", "cos", "tan", "sec", "csc", "cot"])
 _REALS = re.compile(r"\\(?:mathbb|Bbb)\s*\{?\s*R\s*\}?|\\R|all real numbers", re.I)
 
 
@@ -45,6 +55,7 @@ def parse_cleaned(text: str) -> Node:
         return ("reals",)
     if text == "\\emptyset":
         return ("set", ())
+    text = _TO.sub(r"\1:\2", text) if _TO.fullmatch(text) else text
     member = _MEMBER.fullmatch(text)
     if member:
         text = member[1].strip()
@@ -96,15 +107,16 @@ def _list(pieces: list[str], text: str) -> Node:
 
 
 def _single(text: str) -> Node:
-    matrix = _MATRIX.fullmatch(text)
+    matrix = _MATRIX.fullmatch(text) or _MATRIX_IN_BRACKETS.fullmatch(text)
     if matrix:
-        return _matrix(matrix[1], matrix[2])
+        return _matrix("vmatrix" if text.startswith("|") else matrix[1], matrix[2])
     if "_" in text and (base := _BASE.fullmatch(text)) and base[1].lstrip("-")[0].isdigit():
         return _base(base[1], base[2])
+    clock = _CLOCK.fullmatch(text)
+    if clock and (clock[2] or clock[3]):
+        minutes = int(clock[1]) * 60 + int(clock[2] or 0)
+        return ("clock", minutes, f"{clock[3].lower()}m" if clock[3] else "")
     if ":" in text:
-        clock = _CLOCK.fullmatch(text)
-        if clock:
-            return ("clock", int(clock[1]) * 60 + int(clock[2]), f"{clock[3].lower()}m" if clock[3] else "")
         parts = split_top(text, ":")
         if len(parts) > 1 and all(re.search(r"\d|\\", part) for part in parts):
             return ("ratio", tuple(_expression(part) for part in parts))
@@ -113,8 +125,9 @@ def _single(text: str) -> Node:
     bracketed = _bracketed(text)
     if bracketed is not None:
         return bracketed
-    if _RELATIONS.search(text):
-        return _relation(text)
+    relations = _relations(text)
+    if relations:
+        return _relation(text, relations)
     return _expression_or_words(text)
 
 
@@ -144,8 +157,10 @@ def _bracketed(text: str) -> Node | None:
     inner = text[len(opening) : len(text) - len(closing)]
     items = split_top(inner, ",;")
     if opening in ("\\{", "{") and (opening == "\\{" or len(items) > 1):
-        if opening == "\\{" and (":" in inner or "\\mid" in inner or "|" in inner):
-            raise ParseError("a set by description")
+        described = _DESCRIPTION.match(inner) if opening == "\\{" else None
+        if described:
+            condition = parse_cleaned(inner[described.end() :])
+            return ("set", (condition[2],)) if condition[0] == "named" else condition
         return ("set", tuple(_single(item.strip()) for item in items if item.strip()))
     if opening == "{" or len(items) < 2:
         return None
@@ -163,9 +178,24 @@ def _encloses(text: str) -> bool:
     return False
 
 
-def _relation(text: str) -> Node:
-    operators = [match.group().strip() for match in _RELATIONS.finditer(text)]
-    sides = [side.strip() for side in _RELATIONS.split(text)]
+def _relations(text: str) -> list[re.Match[str]]:
+    """Return the relation signs outside brackets: not the one in ``\\sum_{k=1}``."""
+    if not _RELATIONS.search(text):
+        return []
+    depth, found = 0, []
+    for match in _BRACKET_OR_RELATION.finditer(text):
+        token = match.group()
+        if _RELATIONS.fullmatch(token):
+            found += [match] if depth == 0 else []
+        else:
+            depth += 1 if token in ("(", "[", "{", "\\{") or token.startswith("\\begin") else -1
+    return found
+
+
+def _relation(text: str, relations: list[re.Match[str]]) -> Node:
+    operators = [match.group() for match in relations]
+    edges = [0, *(edge for match in relations for edge in match.span()), len(text)]
+    sides = [text[start:end].strip() for start, end in zip(edges[::2], edges[1::2], strict=True)]
     operators = [
         {"\\le": "<=", "\\ge": ">=", "\\ne": "!=", "\\equiv": "=", "\\approx": "="}.get(o, o) for o in operators
     ]
@@ -173,9 +203,11 @@ def _relation(text: str) -> Node:
         if operators[0] == "=" and (_NAME.fullmatch(sides[0]) or _NAMES.fullmatch(sides[0])):
             return ("named", "".join(sides[0].split()), parse_cleaned(sides[1]))
         left = _expression(sides[0]) if operators[0] != "=" else _left_side(sides[0])
-        if left is None or left[0] == "func":
+        if left is None or (left[0] == "func" and left[1] in _TRIGONOMETRIC):
             return ("named", "".join(sides[0].split()), parse_cleaned(sides[1]))
-        return ("rel", operators[0], left, _expression(sides[1]))
+        right = _expression(sides[1])
+        is_sum = operators[0] == "=" and left[0] not in ("num", "sym") and right[0] != "sym"
+        return right if is_sum and _is_same_number(left, right) else ("rel", operators[0], left, right)
     if len(operators) == 2 and operators[0] in ("<", "<=") and operators[1] in ("<", "<="):
         return (
             "between",
@@ -200,6 +232,15 @@ def _left_side(text: str) -> Node | None:
         if re.search(r"\\[a-z]+|[A-Za-z]{4}", text) and not re.search(r"[+*/^<>]|\d", text):
             return None
         raise
+
+
+def _is_same_number(left: Node, right: Node) -> bool:
+    """True for 2+4 = 6, a calculation that states its result."""
+    try:
+        value = exact(left)
+        return value is not None and value == exact(right)
+    except (TooLarge, Undefined):
+        return False
 
 
 def _expression(text: str) -> Node:

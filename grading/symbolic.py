@@ -13,7 +13,8 @@ _CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "inf": sympy.oo}
 _FUNCTIONS = {
     "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "sec": sympy.sec, "csc": sympy.csc, "cot": sympy.cot,
     "ln": sympy.log, "exp": sympy.exp, "abs": sympy.Abs, "arcsin": sympy.asin, "arccos": sympy.acos,
-    "arctan": sympy.atan, "sinh": sympy.sinh, "cosh": sympy.cosh, "tanh": sympy.tanh,
+    "arctan": sympy.atan, "sinh": sympy.sinh, "cosh": sympy.cosh, "tanh": sympy.tanh, "floor": sympy.floor,
+    "ceil": sympy.ceiling,
 }  # fmt: skip
 
 
@@ -46,6 +47,11 @@ def build(node: Node) -> Any:
         return sympy.factorial(build(node[1]))
     if kind == "binom":
         return sympy.binomial(build(node[1]), build(node[2]))
+    if kind == "pick":
+        return {"max": sympy.Max, "min": sympy.Min, "gcd": sympy.gcd, "lcm": sympy.lcm}[node[1]](*map(build, node[2]))
+    if kind == "sum":
+        name = sympy.Symbol(node[1], real=True)
+        return sympy.summation(build(node[4]), (name, build(node[2]), build(node[3])))
     raise KeyError(kind)
 
 

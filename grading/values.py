@@ -9,12 +9,15 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from typing import Any
 
 from grading.parse import Node
 
 MAX_BITS = 200_000
 """Size allowed for an exact integer; larger values are beyond the checker's limits."""
 MAX_FACTORIAL = 5_000
+MAX_TERMS = 1_000
+"""A sum of more terms is left to SymPy."""
 
 
 class TooLarge(ArithmeticError):
@@ -66,10 +69,46 @@ def exact(node: Node) -> Fraction | None:
         if top > MAX_FACTORIAL:
             raise TooLarge("binomial")
         return Fraction(math.comb(int(top), int(bottom)))
-    if kind == "func" and node[1] == "abs":
+    if kind == "func" and node[1] in _EXACT_FUNCTIONS:
         value = exact(node[2])
-        return None if value is None else abs(value)
+        return None if value is None else Fraction(_EXACT_FUNCTIONS[node[1]](value))
+    if kind == "pick":
+        return _exact_pick(node[1], [exact(item) for item in node[2]])
+    if kind == "sum":
+        terms = _terms(node)
+        return None if terms is None else exact(("add", terms))
     return None
+
+
+_EXACT_FUNCTIONS: dict[str, Callable[[Fraction], Fraction | int]] = {
+    "abs": abs,
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
+_PICKS: dict[str, Callable[..., Any]] = {"max": max, "min": min, "gcd": math.gcd, "lcm": math.lcm}
+
+
+def _exact_pick(name: str, values: list[Fraction | None]) -> Fraction | None:
+    if name in ("max", "min"):
+        known = [value for value in values if value is not None]
+        return _PICKS[name](known) if len(known) == len(values) else None
+    whole = [int(value) for value in values if value is not None and value.denominator == 1]
+    return _bounded(Fraction(_PICKS[name](*whole))) if len(whole) == len(values) else None
+
+
+def _terms(node: Node) -> tuple[Node, ...] | None:
+    """Return the terms of a sum with numeric bounds and at most `MAX_TERMS` of them, None for another sum."""
+    low, high = exact(node[2]), exact(node[3])
+    if low is None or high is None or low.denominator != 1 or high.denominator != 1 or not 0 <= high - low < MAX_TERMS:
+        return None
+    return tuple(substituted(node[4], node[1], k) for k in range(int(low), int(high) + 1))
+
+
+def substituted(node: Node, name: str, value: int) -> Node:
+    """Return a tree with an integer in the place of a symbol."""
+    if node == ("sym", name):
+        return ("num", value, 1)
+    return tuple(substituted(part, name, value) if isinstance(part, tuple) else part for part in node)
 
 
 def _bounded(value: Fraction) -> Fraction:
@@ -104,6 +143,8 @@ def symbols(node: Node) -> frozenset[str]:
     """Return the names of the symbols in a tree."""
     if node[0] == "sym":
         return frozenset([node[1]])
+    if node[0] == "sum":
+        return symbols(node[2]) | symbols(node[3]) | (symbols(node[4]) - {node[1]})
     found: frozenset[str] = frozenset()
     for part in node[1:]:
         if isinstance(part, tuple):
@@ -143,7 +184,8 @@ def approximate(node: Node, values: Mapping[str, float]) -> complex:
     if kind == "mul":
         return math.prod((approximate(item, values) for item in node[1]), start=1 + 0j)
     if kind == "neg":
-        return -approximate(node[1], values)
+        value = approximate(node[1], values)
+        return complex(-value.real, -value.imag if value.imag else 0.0)  # no -0.0: it would choose the other root
     if kind == "div":
         return approximate(node[1], values) / approximate(node[2], values)
     if kind == "pow":
@@ -155,11 +197,25 @@ def approximate(node: Node, values: Mapping[str, float]) -> complex:
         return base ** (1 / index)
     if kind == "log":
         return cmath.log(approximate(node[2], values)) / cmath.log(approximate(node[1], values))
+    if kind == "sum" and (terms := _terms(node)) is not None:
+        return approximate(("add", terms), values)
     if kind == "func":
         return complex(_FUNCTIONS[node[1]](approximate(node[2], values)))
     if kind == "fact":
         return complex(math.gamma(approximate(node[1], values).real + 1))
     raise KeyError(kind)
+
+
+def real_value(node: Node) -> Fraction | None:
+    """Return the float value of a real number that is not rational arithmetic, as a fraction; None without one."""
+    if symbols(node):
+        return None
+    try:
+        value = approximate(node, {})
+    except (ArithmeticError, ValueError, KeyError):
+        return None
+    is_real = cmath.isfinite(value) and abs(value.imag) <= 1e-15 * abs(value)
+    return Fraction(value.real) if is_real else None
 
 
 def clearly_differ(a: Node, b: Node) -> bool | None:

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import json
-import os
-import signal
-import threading
-import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,10 +16,8 @@ from grading.extract import extract
 from grading.normalise import clean, plain_text, split_unit
 from grading.parse import ExpressionParser, ParseError, TooDeep
 from grading.settings import GradingSettings
-from grading.statements import last_sentence, stated_value
 from grading.structure import parse_answer
 from grading.values import TooLarge, Undefined, approximate, clearly_differ, exact, symbols
-from grading.workers import WORKER, SymbolicFailure, SymbolicTimeout, SymbolicWorker, resident_bytes
 
 FOLDER = Path(__file__).parent / "cases"
 CASES = [json.loads(line) for line in (FOLDER / "answers.jsonl").open(encoding="utf-8")]
@@ -50,58 +42,11 @@ def test_collected_cases_are_as_expected():
     assert not list(Path.cwd().glob("PWNED*"))
 
 
-def test_cases_whose_verdict_was_decided_before_the_first_run():
-    assert len(WRITTEN) > 230
+def test_further_cases_and_near_misses():
+    assert len(WRITTEN) > 650
     other = {c["id"] for c in WRITTEN if (grade_completion(c["output"], c["gold"]).verdict is RIGHT) != c["equal"]}
     assert other == set()
     assert not list(Path.cwd().glob("PWNED*"))
-
-
-@pytest.mark.parametrize(
-    ("text", "answer", "how"),
-    [
-        ("so \\boxed{5}, no, \\boxed{7}.", "7", "box"),
-        ("\\boxed{\\frac{1}{2}}", "\\frac{1}{2}", "box"),
-        ("<think>\\boxed{3}</think> \\boxed{4}", "4", "box"),
-        ("\\boxed{4} <think> maybe \\boxed{5}", "4", "box"),
-        ("\\boxed{5} then \\boxed{", "5", "box"),
-        ("\\boxed{\\text{a } \\boxed{6}}", "\\text{a } \\boxed{6}", "box"),
-        ("x\n#### 1,234\n", "1,234", "marker"),
-        ("Answer: 12", "12", "phrase"),
-        ("The answer: 5. No, answer: 6", "6", "phrase"),
-        ("**Answer:** 4", "4", "phrase"),
-        ("**Answer:**\n\n4", "4", "phrase"),
-        ("The final answer is $x = 3$.", "x = 3", "phrase"),
-        ("First 6*7.\n42", "42", "line"),
-        ("x = 3", "x = 3", "line"),
-        ("The total is 72 clips.", "72 clips", "statement"),
-        ("3*4=12", None, "none"),
-        ("2n = -12", None, "none"),
-        ("we know 72 clips were there", None, "none"),
-        ("", None, "none"),
-    ],
-)
-def test_extract(text, answer, how):
-    found = extract(text)
-    assert (found.answer, found.how) == (answer, how)
-    assert 0 <= found.start <= found.end <= len(text)
-
-
-def test_answer_span_begins_at_the_box_or_at_the_start_of_the_answer_line():
-    for text, start in (
-        ("a\nAnswer: 5", 2),
-        ("a\nSo x is $\\boxed{5}$.", 10),
-        ("a\nThe answer is $\\boxed{5}$.", 2),
-        ("a\n#### 5", 2),
-        ("a\n42", 2),
-        ("no answer here", 14),
-    ):
-        assert extract(text).start == start, text
-
-
-@pytest.mark.parametrize("tail", [0, 299, 301, 5000])
-def test_l10_a_long_tail_hides_no_answer(tail):
-    assert grade_completion("#### 42\n" + "x" * tail, "42").verdict is RIGHT
 
 
 @pytest.mark.parametrize(
@@ -228,171 +173,8 @@ def test_a_setting_that_does_not_exist_is_refused():
         GradingSettings(rounding_digits=-1)
 
 
-@pytest.mark.parametrize(
-    ("sentence", "value"),
-    [
-        ("So, after 10 years and after 30% of the trees die, Tom has 91 trees left.", "91"),
-        ("Therefore, if he spent 2 hours of each day working, he would earn $140 in one week.", "$140"),
-        ("Thus he can run the 400-meter hurdles in 36 seconds.", "36"),
-        ("So Bill is now on the 18th floor.", "18"),
-        ("So Tracy obtained 8 pieces of wire that are 6 inches long each.", "8"),
-        ("So a 42 kg bag of rice will last for 3 weeks.", "3"),
-        ("So the cost of 8 pens is \\(\\$12.00\\).", "\\$12.00"),
-        ("Therefore it takes \\(12 + 1 = 13\\) years in total.", "13"),
-        ("Therefore, Mrs. Lane used $3200 to buy the seeds.", "$3200"),
-        ("So, 21 melons were not ready.", "21"),
-        ("So the number of girls who are not in the club is **40**.", "40"),
-        ("So it is not 40.", None),
-        ("So it is 5 or 6.", None),
-        ("So we still need to add 5.", None),
-        ("So 3 of the 5 went.", None),
-        ("So the probability is \\frac{1}{2} of 6.", None),
-        ("He has 5 cards and Ann has 6.", None),
-    ],
-)
-def test_the_value_a_last_sentence_states(sentence, value):
-    assert stated_value(last_sentence(sentence)) == value
-
-
-def test_a_numbered_heading_is_no_answer_marker():
-    text = "#### 4. Solve for S\nS = 8\nSo, the small pool holds 8 gallons."
-    assert extract(text).answer == "8"
-    assert extract("#### Step 2: add\n3 + 4 = 7").answer is None
-    assert extract("## Final Answer\nThe hospital makes a profit of $10,000 from these visits.").answer == "$10,000"
-
-
-def test_l11_a_mention_is_no_answer():
-    assert grade_completion("We know 72 clips were mentioned, but I can not finish.", "72").verdict is UNPARSED
-    assert grade_completion("The answer is 1, 2, 3, 4, 5, 6, 7, 8, 9.", "7").verdict is WRONG
-
-
-def test_l12_no_thinking_tags_are_needed():
-    assert all(grade_completion(f"It is $\\boxed{{{k}}}$.", str(k)).verdict is RIGHT for k in range(8))
-
-
-def test_l01_same_verdict_from_a_thread_and_under_fork():
-    pairs = [("\\frac{1}{3}", "\\frac{1}{3}"), ("(a+b)^2", "a^2+2ab+b^2"), ("(a+b)^2", "a^2+b^2")]
-    wanted = [RIGHT, RIGHT, WRONG]
-    got: list[Verdict] = []
-    thread = threading.Thread(target=lambda: got.extend(result.verdict for result in grade_batch(pairs)))
-    thread.start()
-    thread.join(60)
-    assert got == wanted
-    assert [result.verdict for result in grade_batch(pairs)] == wanted
-    child = os.fork()
-    if child == 0:
-        verdict = grade("(c+d)^2", "c^2+2cd+d^2").verdict
-        WORKER.close()
-        os._exit(0 if verdict is RIGHT else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert grade("(e+f)^2", "e^2+2ef+f^2").verdict is RIGHT
-
-
-def test_l02_l04_a_question_without_end_is_killed_and_the_next_one_is_answered():
-    worker = SymbolicWorker()
-    one = ("num", 1, 1)
-    assert worker.ask("are_equal", one, one) is True
-    first = worker.pid
-    tower = ("pow", ("num", 3, 1), ("pow", ("num", 9, 1), ("num", 40, 1)))
-    started = time.monotonic()
-    with pytest.raises(SymbolicTimeout):
-        worker.ask("are_equal", tower, one, limit_s=0.5)
-    assert time.monotonic() - started < 3
-    with pytest.raises(ProcessLookupError):
-        os.kill(first, 0)
-    assert worker.ask("are_equal", one, ("num", 2, 1)) is False
-    assert worker.pid != first
-    second = worker.pid
-    worker.close()
-    with pytest.raises(ProcessLookupError):
-        os.kill(second, 0)
-
-
-def test_l04_twenty_rows_with_one_time_out_give_twenty_verdicts_and_leave_no_child(monkeypatch):
-    worker = SymbolicWorker()
-    monkeypatch.setattr("grading.compare.WORKER", worker)
-    before = _children()
-    hard = ("(x+9)^2", "x^2+18x+81")
-    pairs = [(f"(x+{k})^2", f"x^2+{2 * k}x+{k * k}") for k in range(201, 220)]
-    monkeypatch.setattr(worker, "ask", functools.partial(_ask_or_time_out, worker.ask))
-    verdicts = [one.verdict for one in grade_batch([*pairs[:7], hard, *pairs[7:]])]
-    assert verdicts == [RIGHT] * 7 + [Verdict.TIMEOUT] + [RIGHT] * 12
-    assert _children() > before
-    worker.close()
-    assert _children() == before
-
-
-def _ask_or_time_out(ask, question, a, b):
-    return ask(question, a, b, limit_s=1e-6 if "('num', 9, 1)" in repr(a) else 60)
-
-
-def _children() -> set[str]:
-    return set(Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split())
-
-
-def test_l14_a_worker_is_replaced_and_its_memory_is_bounded():
-    worker = SymbolicWorker(recycle_after=50)
-    assert worker.ask("are_equal", ("sym", "x"), ("sym", "x")) is True
-    first, start = worker.pid, resident_bytes(worker.pid)
-    for k in range(120):
-        x = ("sym", f"x_{k}")
-        assert worker.ask("are_equal", x, ("mul", (x, ("num", 1 + k % 2, 1)))) is (k % 2 == 0)
-    assert worker.pid != first
-    assert 0 < resident_bytes(worker.pid) < start + (200 << 20)
-    worker.close()
-
-
-def test_a_worker_that_dies_costs_no_later_answer():
-    worker = SymbolicWorker()
-    x, y = ("sym", "x"), ("sym", "y")
-    assert worker.ask("are_equal", x, x) is True
-    first = worker.pid
-    os.kill(first, signal.SIGKILL)
-    assert worker.ask("are_equal", x, y, limit_s=60) is False  # the next worker answers it
-    assert worker.ask("are_equal", x, x) is True
-    assert worker.pid != first
-    os.killpg(worker._process.pid, signal.SIGKILL)
-    with contextlib.suppress(SymbolicFailure):
-        worker.ask("are_equal", x, x)
-    assert worker.ask("are_equal", x, x) is True
-    worker.close()
-
-
-def test_l03_a_very_long_completion_takes_no_time():
-    started = time.process_time()
-    for text in (
-        "a = 1. " * 20_000,
-        "{" * 140_000,
-        "\\boxed{" * 20_000,
-        "$" * 140_000,
-        "Answer: " * 17_000,
-        "1" * 140_000,
-    ):
-        assert grade_completion(text, "5").verdict is not RIGHT
-    assert time.process_time() - started < 5
-
-
 def test_l08_a_decision_is_final_when_the_texts_are_equal_but_have_no_value():
     assert grade_completion("Answer: \\frac{0}{0}", "0").verdict is WRONG
-
-
-def test_l13_code_is_never_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    payloads = [
-        "__import__('os').system('touch PWNED')",
-        "x.__class__.__mod__.__globals__['__builtins__']['open']('PWNED','w')",
-        "exec(\"open('PWNED','w')\")",
-        "2\\pi + __import__('os').system('touch PWNED')",
-        "[[1,2] for _ in [__import__('os').system('touch PWNED')]]",
-    ]
-    for payload in payloads:
-        for gold in ("42", "0", "2\\pi", "\\begin{pmatrix}1&2\\end{pmatrix}"):
-            assert grade_completion(f"\\boxed{{{payload}}}", gold).verdict is not RIGHT
-        assert grade("(x+2)^2", "x^2+2x+4").verdict is WRONG
-        assert grade("41", "42").verdict is WRONG
-    assert not list(tmp_path.iterdir())
-    sources = [path.read_text() for path in (Path(__file__).parent.parent / "grading").glob("*.py")]
-    assert not any(word + "(" in source for source in sources for word in ("sympify", "parse_expr", " eval", "exec"))
 
 
 def test_expressions_are_read_by_precedence():
@@ -492,29 +274,6 @@ def test_command_line(tmp_path, capsys):
     assert main(["--input", str(rows), "--output", str(out)]) == 2
     assert "row 1, field 'output': None, want text" in capsys.readouterr().err
     assert not out.exists()
-
-
-def test_a_failure_of_the_checker_is_not_the_models_fault(monkeypatch):
-    with pytest.raises(SymbolicFailure, match="are_equal: KeyError"):
-        WORKER.ask("are_equal", ("nonsense", 1), ("nonsense", 2))
-    assert WORKER.ask("are_equal", ("sym", "x"), ("sym", "x")) is True  # the process went on
-
-    def fail(*_: object) -> bool:
-        raise SymbolicFailure("are_equal: TypeError")
-
-    monkeypatch.setattr(WORKER, "ask", fail)
-    result = grade("(y+37)^2", "y^2+74y+1369")
-    assert (result.verdict, result.how) == (Verdict.TIMEOUT, "symbolic failure")
-    monkeypatch.undo()
-    assert grade("(y+37)^2", "y^2+74y+1369").verdict is Verdict.CORRECT  # a failure is not remembered
-
-
-def test_equal_pairs_of_a_batch_are_judged_once(monkeypatch):
-    asked = []
-    monkeypatch.setattr(WORKER, "ask", lambda *question: asked.append(question) or True)
-    pairs = [("(z+41)^2", "z^2+82z+1681"), ("7", "7"), ("(z+41)^2", "z^2+82z+1681")]
-    assert [one.verdict for one in grade_batch(pairs)] == [Verdict.CORRECT] * 3
-    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(
