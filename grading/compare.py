@@ -6,13 +6,14 @@ Every function takes the `Trace` of the comparison, to which the rung that decid
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from fractions import Fraction
 
 from grading.parse import ExpressionParser, Node, ParseError
 from grading.settings import DEFAULT, GradingSettings
 from grading.values import clearly_differ, exact, real_value, symbols
-from grading.workers import WORKER
+from grading.workers import LIMIT_S, WORKER
 
 
 class Beyond(Exception):
@@ -25,6 +26,17 @@ class Trace:
 
     settings: GradingSettings = DEFAULT
     rungs: list[str] = dataclasses.field(default_factory=list)
+    seconds_left: float = LIMIT_S
+    """Wall seconds that SymPy may still take: all questions of one answer share them."""
+
+    def ask(self, question: str, a: Node, b: Node) -> bool:
+        """Put a question to SymPy. Raises SymbolicTimeout and SymbolicFailure."""
+        self.rungs.append("symbolic")
+        WORKER.start()
+        started = time.monotonic()
+        answer = WORKER.ask(question, a, b, limit_s=max(0.0, self.seconds_left))
+        self.seconds_left -= time.monotonic() - started
+        return answer
 
 
 def equal(a: Node, b: Node, trace: Trace) -> bool:
@@ -235,8 +247,7 @@ def _difference(relation: Node) -> Node:
 def _same_equation(a: Node, b: Node, trace: Trace) -> bool:
     if a[0] != "rel" or b[0] != "rel":
         return False
-    trace.rungs.append("symbolic")
-    return WORKER.ask("are_proportional", _difference(a), _difference(b))
+    return trace.ask("are_proportional", _difference(a), _difference(b))
 
 
 def _same_ratio(a: Sequence[Node], b: Sequence[Node]) -> bool:
@@ -270,8 +281,7 @@ def _equal_values(a: Node, b: Node, trace: Trace) -> bool:
     if differ or (differ is None and symbols(a) != symbols(b)):
         trace.rungs.append("numeric")
         return False
-    trace.rungs.append("symbolic")
-    return WORKER.ask("are_equal", a, b)
+    return trace.ask("are_equal", a, b)
 
 
 def _infinite(node: Node) -> int:

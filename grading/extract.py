@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from grading.statements import MAIN_VERB, last_sentence, stated_value
+from grading.statements import MAIN_VERB, is_conclusion, last_sentence, stated_value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +49,10 @@ _LEAD_IN = re.compile(
     re.I,
 )
 _INLINE_AT_END = re.compile(r"(?:\$(?P<a>[^$\n]+)\$|\\\((?P<b>(?:(?!\\\)).)+)\\\))\s*[.!]?\s*$")
+_DISPLAY = re.compile(r"\\\[(?P<a>(?:(?!\\\[|\\\]).)+)\\\]|\$\$(?P<b>[^$]+)\$\$", re.S)
+_DISPLAY_AT_END = re.compile(_DISPLAY.pattern.join(["(?:", r")\s*\.?\Z"]), re.S)
+MAX_DISPLAY = 600
+"""Characters of a displayed formula that is looked at as an answer."""
 _BARE = re.compile(r"(?:[A-Za-z]\w?\s*=\s*)?[-+−±\d(\[{\\.$√π∞٠-٩](?:[^=<>]|\\\\)*|[A-Za-z]|\(?[A-J]\)?")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _PROSE = re.compile(
@@ -125,9 +129,10 @@ def _last_phrase(text: str, start: int, end: int) -> Extraction | None:
     value_start = last.end()
     while value_start < end and text[value_start].isspace():
         value_start += 1
-    line_end = text.find("\n", value_start, end)
+    display = _DISPLAY.match(text, value_start, min(end, value_start + MAX_DISPLAY))
+    line_end = display.end() if display else text.find("\n", value_start, end)
     line_end = end if line_end < 0 else line_end
-    line = text[value_start:line_end].strip()
+    line = (display["a"] or display["b"]).strip() if display else text[value_start:line_end].strip()
     answer = (stated_value(last_sentence(line), True) if _SENTENCE.match(line) else None) or _trim_prose(line)
     if not answer:
         return None
@@ -176,6 +181,9 @@ def _final_line(text: str, start: int, end: int) -> Extraction | None:
     line = text[line_start:stripped_end].strip()
     if not line or len(line) > 2000:
         return None
+    display = _DISPLAY_AT_END.search(text, max(start, stripped_end - MAX_DISPLAY), stripped_end)
+    if display:
+        return _concluding_display(text, start, display)
     bare = line.strip("*_$ ").rstrip(".").strip()
     if _BARE.fullmatch(bare) and not _WORD.search(bare):
         return Extraction(bare, line_start, stripped_end, "line")
@@ -186,3 +194,12 @@ def _final_line(text: str, start: int, end: int) -> Extraction | None:
     is_announced = _ANNOUNCEMENT.fullmatch(text[start:line_start].rstrip().rpartition("\n")[2]) is not None
     value = stated_value(sentence, is_announced)
     return Extraction(value, line_start, stripped_end, "statement") if value else None
+
+
+def _concluding_display(text: str, start: int, display: re.Match[str]) -> Extraction | None:
+    """Return the displayed formula that ends a text when what leads up to it is a conclusion; else it is a step."""
+    before = last_sentence(text[start : display.start()].rstrip().rpartition("\n")[2])
+    if not (is_conclusion(before) or _ANNOUNCEMENT.fullmatch(before)):
+        return None
+    own_line = not text[text.rfind("\n", 0, display.start()) + 1 : display.start()].strip()
+    return Extraction((display["a"] or display["b"]).strip(), display.start(), display.end(), "statement", own_line)

@@ -27,7 +27,8 @@ _WORDS = re.compile(r"[a-z']+|\?")
 _DOUBT = re.compile(
     r"\b(?:cannot|unable|unsure|maybe|perhaps|whether|either|or|impossible|unclear|think|guess|"
     r"wrong|incorrect|contradiction|consider|try|let|continue|fails?|(?:could|might|may) be|no solution|might|"
-    r"next (?:step|case|term)|(?:is|are|be|was) (?:greater|less|more|fewer|smaller|larger|higher|lower) than [^\sA-Za-z]*\d|"
+    r"next (?:step|case|term)|"
+    r"(?:is|are|be|was) (?:greater|less|more|fewer|smaller|larger|higher|lower) than [^\sA-Za-z]*\d|"
     r"we\s+(?:still\s+|now\s+)?(?:have|need|must|can|should)\s+(?:to\s+)?"
     r"(?:add|subtract|multiply|divide|find|compute|calculate|check|solve))\b|\?|"
     rf"(?:\bnot|n't|\bnever)\s+(?:\w+\s+){{0,3}}?(?:\*\*)?{VALUE}|"
@@ -69,18 +70,24 @@ def last_sentence(line: str) -> str:
     return line[start:]
 
 
-def stated_value(sentence: str, is_conclusion: bool = False) -> str | None:
+def is_conclusion(sentence: str) -> bool:
+    """True for a "So ...", "Therefore ..." that leads up to a formula, without doubt or negation."""
+    opening = _CONCLUSION.match(sentence)
+    return opening is not None and not _is_doubted(sentence[opening.end() :] + " 1")
+
+
+def stated_value(sentence: str, is_announced: bool = False) -> str | None:
     """Return the value a sentence states, None when it states none.
 
     Args:
         sentence: one sentence, at most a line.
-        is_conclusion: read it as a conclusion even if it does not open with "So", "Therefore", ...
+        is_announced: read it as a conclusion even if it does not open with "So", "Therefore", ...
     """
     whole = _STATEMENT.fullmatch(sentence)
     if whole:
         return whole["value"].strip(" ,")
     opening = _CONCLUSION.match(sentence)
-    if opening is None and not is_conclusion:
+    if opening is None and not is_announced:
         return None
     clause = _without_inline_math(sentence[opening.end() :] if opening else sentence)
     if clause is None or _is_doubted(clause):

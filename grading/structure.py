@@ -217,7 +217,7 @@ def _relation(text: str, relations: list[re.Match[str]]) -> Node:
             operators[1],
             _expression(sides[2]),
         )
-    if all(operator == "=" for operator in operators) and _NAME.fullmatch(sides[0]):
+    if all(operator == "=" for operator in operators) and (_NAME.fullmatch(sides[0]) or _left_side(sides[0]) is None):
         return ("named", "".join(sides[0].split()), parse_cleaned(sides[-1]))
     raise ParseError("a chain of relations")
 

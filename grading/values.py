@@ -16,8 +16,6 @@ from grading.parse import Node
 MAX_BITS = 200_000
 """Size allowed for an exact integer; larger values are beyond the checker's limits."""
 MAX_FACTORIAL = 5_000
-MAX_TERMS = 1_000
-"""A sum of more terms is left to SymPy."""
 
 
 class TooLarge(ArithmeticError):
@@ -74,9 +72,6 @@ def exact(node: Node) -> Fraction | None:
         return None if value is None else Fraction(_EXACT_FUNCTIONS[node[1]](value))
     if kind == "pick":
         return _exact_pick(node[1], [exact(item) for item in node[2]])
-    if kind == "sum":
-        terms = _terms(node)
-        return None if terms is None else exact(("add", terms))
     return None
 
 
@@ -94,21 +89,6 @@ def _exact_pick(name: str, values: list[Fraction | None]) -> Fraction | None:
         return _PICKS[name](known) if len(known) == len(values) else None
     whole = [int(value) for value in values if value is not None and value.denominator == 1]
     return _bounded(Fraction(_PICKS[name](*whole))) if len(whole) == len(values) else None
-
-
-def _terms(node: Node) -> tuple[Node, ...] | None:
-    """Return the terms of a sum with numeric bounds and at most `MAX_TERMS` of them, None for another sum."""
-    low, high = exact(node[2]), exact(node[3])
-    if low is None or high is None or low.denominator != 1 or high.denominator != 1 or not 0 <= high - low < MAX_TERMS:
-        return None
-    return tuple(substituted(node[4], node[1], k) for k in range(int(low), int(high) + 1))
-
-
-def substituted(node: Node, name: str, value: int) -> Node:
-    """Return a tree with an integer in the place of a symbol."""
-    if node == ("sym", name):
-        return ("num", value, 1)
-    return tuple(substituted(part, name, value) if isinstance(part, tuple) else part for part in node)
 
 
 def _bounded(value: Fraction) -> Fraction:
@@ -197,8 +177,6 @@ def approximate(node: Node, values: Mapping[str, float]) -> complex:
         return base ** (1 / index)
     if kind == "log":
         return cmath.log(approximate(node[2], values)) / cmath.log(approximate(node[1], values))
-    if kind == "sum" and (terms := _terms(node)) is not None:
-        return approximate(("add", terms), values)
     if kind == "func":
         return complex(_FUNCTIONS[node[1]](approximate(node[2], values)))
     if kind == "fact":

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 LIMIT_S = 1.5
-"""Wall seconds for one question, start of the process not counted."""
+"""Wall seconds for all questions of one answer, start of the process not counted."""
 CPU_LIMIT_S = 4
 """CPU seconds after which a worker ends by itself, for the case that nobody is left to kill it."""
 START_LIMIT_S = 60.0
@@ -71,8 +71,7 @@ class SymbolicWorker:
             SymbolicFailure: the question raised in the worker, or the process is gone.
         """
         with self._lock:
-            if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
-                self._start()
+            self._start_if_needed()
             self._asked += 1
             try:
                 reply = self._reply(json.dumps([self._asked, question, *trees]), time.monotonic() + limit_s)
@@ -87,6 +86,15 @@ class SymbolicWorker:
             if not isinstance(reply["answer"], bool):
                 raise SymbolicFailure(f"{question}: {reply['answer']}")
             return reply["answer"]
+
+    def start(self) -> None:
+        """Start template and worker if there are none."""
+        with self._lock:
+            self._start_if_needed()
+
+    def _start_if_needed(self) -> None:
+        if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
+            self._start()
 
     def _reply(self, message: str, deadline: float) -> dict[str, Any]:
         """Send a question, return its reply. Raises queue.Empty at the deadline, EOFError without a process."""

@@ -115,3 +115,29 @@ def test_l03_a_very_long_completion_takes_no_time():
     ):
         assert grade_completion(text, "5").verdict is not RIGHT
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("So we get\n\\[\nx = 5\n\\]", "x = 5"),
+        ("Thus\n$$\n\\frac{1}{2}\n$$", "\\frac{1}{2}"),
+        ("**Final Answer**\n\n\\[ 5 \\]", "5"),
+        ("The answer is\n\\[\n5\n\\]\nDone.", "5"),
+        ("Step 3:\n\\[ 3 \\times 4 = 12 \\]", None),
+        ("Add:\n$$\n3+4=7\n$$", None),
+        ("So it is not\n\\[ 5 \\]", None),
+    ],
+)
+def test_a_displayed_formula_at_the_end_is_an_answer_when_it_concludes(text, answer):
+    assert extract(text).answer == answer
+
+
+@pytest.mark.parametrize(
+    "unit", ["answer ", "#### ", "\\[ 1 ", "$$", "So \\[ 1 ", "a: ", "answer is ", "#### 4. a\n", "answer" + " " * 99]
+)
+def test_l03_extraction_takes_linear_time(unit):
+    text = unit * (140_000 // len(unit))
+    started = time.process_time()
+    extract(text)
+    assert time.process_time() - started < 1

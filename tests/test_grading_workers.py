@@ -14,7 +14,7 @@ import pytest
 
 from common.records import Verdict
 from grading.equivalence import grade, grade_batch, grade_completion
-from grading.workers import WORKER, SymbolicFailure, SymbolicTimeout, SymbolicWorker, resident_bytes
+from grading.workers import LIMIT_S, WORKER, SymbolicFailure, SymbolicTimeout, SymbolicWorker, resident_bytes
 
 RIGHT, WRONG = Verdict.CORRECT, Verdict.WRONG
 
@@ -71,8 +71,28 @@ def test_l04_twenty_rows_with_one_time_out_give_twenty_verdicts_and_leave_no_chi
     assert _children() == before
 
 
-def _ask_or_time_out(ask, question, a, b):
+def _ask_or_time_out(ask, question, a, b, limit_s):
     return ask(question, a, b, limit_s=1e-6 if "('num', 9, 1)" in repr(a) else 60)
+
+
+def test_l03_all_questions_of_one_answer_share_the_limit(monkeypatch):
+    given = []
+
+    def slow(question, a, b, limit_s):
+        given.append(limit_s)
+        if limit_s < 0.1:
+            raise SymbolicTimeout
+        time.sleep(0.1)
+        return True
+
+    monkeypatch.setattr(WORKER, "ask", slow)
+    monkeypatch.setattr(WORKER, "start", lambda: None)
+    gold = ", ".join(f"x^2+{2 * k}x+{k * k}" for k in range(301, 340))
+    answer = ", ".join(f"(x+{k})^2" for k in range(301, 340))
+    assert grade(answer, gold).verdict is Verdict.TIMEOUT
+    assert given[0] == LIMIT_S
+    assert given == sorted(given, reverse=True)
+    assert len(given) <= LIMIT_S / 0.1 + 1
 
 
 def _children() -> set[str]:
@@ -131,7 +151,7 @@ def test_a_failure_of_the_checker_is_not_the_models_fault(monkeypatch):
         WORKER.ask("are_equal", ("nonsense", 1), ("nonsense", 2))
     assert WORKER.ask("are_equal", ("sym", "x"), ("sym", "x")) is True  # the process went on
 
-    def fail(*_: object) -> bool:
+    def fail(*_: object, **__: object) -> bool:
         raise SymbolicFailure("are_equal: TypeError")
 
     monkeypatch.setattr(WORKER, "ask", fail)
@@ -143,7 +163,7 @@ def test_a_failure_of_the_checker_is_not_the_models_fault(monkeypatch):
 
 def test_equal_pairs_of_a_batch_are_judged_once(monkeypatch):
     asked = []
-    monkeypatch.setattr(WORKER, "ask", lambda *question: asked.append(question) or True)
+    monkeypatch.setattr(WORKER, "ask", lambda *question, **_: asked.append(question) or True)
     pairs = [("(z+41)^2", "z^2+82z+1681"), ("7", "7"), ("(z+41)^2", "z^2+82z+1681")]
     assert [one.verdict for one in grade_batch(pairs)] == [Verdict.CORRECT] * 3
     assert len(asked) == 1
