@@ -54,6 +54,10 @@ class DataSection(Section):
     )
     pass_low: float = Field(0.2, ge=0, le=1, description="problems with a lower pass rate are left out (method)")
     pass_high: float = Field(0.8, ge=0, le=1, description="problems with a higher pass rate are left out (method)")
+    label_measured: bool = Field(
+        False,
+        description="label the paths that measured problems outside the band too, if some are right, some not",
+    )
     temperature: float = Field(1.0, gt=0, description="sampling temperature (method: 0.7-1.0)")
     max_new_tokens: int = Field(160, ge=1, description="length limit of a path, tokens")
     engine: Literal["transformers", "vllm"] = Field("transformers", description="sampling engine")
@@ -123,6 +127,9 @@ class PpoSection(Section):
     credit: Literal["sum", "mean", "min", "softmin", "delta"] = Field("delta", description="process reward of a step")
     flow: Literal["to_go", "immediate", "whole"] | None = Field(
         None, description="how credit flows to earlier steps; null: the credit rule's own default"
+    )
+    correct_floor: float = Field(
+        0.0, ge=0, le=1, description="least step probability in a path with a right answer; 0: the PRM alone (method)"
     )
     baseline: Literal["moving_average", "group", "rloo", "grpo"] = Field(
         "moving_average", description="what is taken off a return"

@@ -70,7 +70,15 @@ def sample_stage(config: Config, run: Run) -> None:
             tokenizer,
             lambda problem: template.ids(problem.text, tokenizer),
             stage.file("chunks"),
-            PoolSettings(data.measure_paths, data.paths, data.pass_low, data.pass_high, data.chunk, seed=seed),
+            PoolSettings(
+                measure_paths=data.measure_paths,
+                paths=data.paths,
+                pass_low=data.pass_low,
+                pass_high=data.pass_high,
+                chunk=data.chunk,
+                label_measured=data.label_measured,
+                seed=seed,
+            ),
             SampleSettings(data.temperature, data.max_new_tokens, stop=config.base.stop),
             workers=w,
         )
@@ -87,6 +95,7 @@ def sample_stage(config: Config, run: Run) -> None:
         "pool_pass_rate": sum(rates) / max(len(rates), 1),
         "kept": len(pool.problems),
         "kept_by_topic": dict(pool.kept_by_topic),
+        "others": len(pool.others),
         "paths": len(pool.paths),
     }
     write_atomic(stage.file("metrics.json"), json.dumps(summary, indent=1))

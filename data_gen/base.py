@@ -101,10 +101,11 @@ def train_pass(
     """Train ``model`` in place through pass ``number`` of the recipe, saving it in ``out``."""
     part, seed = recipe.passes[number], recipe.seed + 10 * number
     longest, shortest = max(recipe.level_weights), recipe.short_level
+    clean = recipe.clean_habits
     phases = [
-        (part.short_share, batches(recipe, tokenizer, seed + 1, recipe.clean_habits, shortest)),
-        (part.clean_share, batches(recipe, tokenizer, seed + 2, recipe.clean_habits, longest)),
-        (1.0, batches(recipe, tokenizer, seed + 3, 1.0, longest)),
+        (part.short_share, batches(recipe, tokenizer, seed + 1, clean, shortest, replaced=part.habits)),
+        (part.clean_share, batches(recipe, tokenizer, seed + 2, clean, longest, replaced=part.habits)),
+        (1.0, batches(recipe, tokenizer, seed + 3, 1.0, longest, replaced=part.habits)),
     ]
     optimisers = optimisers_of(recipe, model)
     groups = [group for optimiser in optimisers for group in optimiser.param_groups]

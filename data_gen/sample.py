@@ -33,6 +33,8 @@ class PoolSettings:
         paths: paths a kept problem has in all (method: 16-32).
         pass_low, pass_high: band of kept pass rates, both ends in it.
         chunk: problems between two saves.
+        label_measured: the measuring paths of problems outside the band are handed on too, wherever some are right and
+            some wrong: they are paid for, and hold the habits that are almost always, or hardly ever, followed.
         balance: at most this many times the problems of the rarest kind are kept of any kind; 0 keeps all.
         seed: of sampling and of the choice when kinds are balanced.
     """
@@ -42,6 +44,7 @@ class PoolSettings:
     pass_low: float = 0.2
     pass_high: float = 0.8
     chunk: int = 64
+    label_measured: bool = False
     balance: float = 2.0
     seed: int = 0
 
@@ -52,13 +55,16 @@ class Pool:
 
     Attributes:
         problems: kept problems; `difficulty` is the pass rate over `measure_paths`.
-        paths: their paths, problem by problem, in the order of the group.
+        paths: their paths, problem by problem, in the order of the group; then, with `label_measured`, the measuring
+            paths of the others.
+        others: the problems outside the band whose measuring paths are among `paths`.
         measured: all problems of the pool with their pass rates (None: no path was judged).
         kept_by_topic: kept problems by kind.
     """
 
     problems: tuple[Problem, ...]
     paths: tuple[Path, ...]
+    others: tuple[Problem, ...]
     measured: tuple[Problem, ...]
     kept_by_topic: Mapping[str, int]
 
@@ -183,9 +189,15 @@ def make_pool(
         )
         for problem, group in zip(kept, more.paths, strict=True):
             by_id[problem.id].extend(group)
+    others = [
+        problem
+        for problem in (measured if pool.label_measured else [])
+        if problem.difficulty not in (None, 0, 1) and not in_band(problem, pool.pass_low, pool.pass_high)
+    ]
     return Pool(
         problems=tuple(kept),
-        paths=tuple(path for problem in kept for path in by_id[problem.id]),
+        paths=tuple(path for problem in [*kept, *others] for path in by_id[problem.id]),
+        others=tuple(others),
         measured=tuple(measured),
         kept_by_topic=dict(sorted(Counter(p.topic for p in kept).items())),
     )

@@ -84,6 +84,7 @@ def policy_settings(config: Config) -> PolicySettings:
         outcome_weight=ppo.outcome_weight,
         credit=ppo.credit,
         flow=ppo.flow,
+        correct_floor=ppo.correct_floor,
         baseline=ppo.baseline,
         baseline_momentum=ppo.baseline_momentum,
         normalise_sources=ppo.normalise_sources,

@@ -17,6 +17,8 @@ class PolicySettings:
     Attributes:
         process_weight, outcome_weight: w_p and w_o of the mix.
         credit, flow, softmin_temperature: see ``prm.credit``; flow None is the rule's own.
+        correct_floor: in a path with a right answer no step probability counts as less, in [0, 1]. 0: the PRM alone; 1:
+            a right path is right at every step, as its labels are, and the PRM only finds the error of wrong paths.
         baseline: ``moving_average``, ``group``, ``rloo`` or ``grpo``.
         baseline_momentum: of the moving average, in [0, 1).
         normalise_sources: divide each source's advantages by their own deviation before mixing.
@@ -34,6 +36,7 @@ class PolicySettings:
     credit: str = "delta"
     flow: str | None = None
     softmin_temperature: float = 0.1
+    correct_floor: float = 0.0
     baseline: str = "moving_average"
     baseline_momentum: float = 0.9
     normalise_sources: bool = True
@@ -51,6 +54,7 @@ class PolicySettings:
         _require("baseline", self.baseline, self.baseline in BASELINES, f"one of {', '.join(BASELINES)}")
         for name in ("process_weight", "outcome_weight"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, ">= 0")
+        _require("correct_floor", self.correct_floor, 0 <= self.correct_floor <= 1, "in [0, 1]")
         _require("anchor_fraction", self.anchor_fraction, 0 <= self.anchor_fraction <= 1, "in [0, 1]")
         _require("difficulty_bands", self.difficulty_bands, self.difficulty_bands >= 1, ">= 1")
 

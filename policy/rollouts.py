@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from common.records import FinishReason, Path, Problem, Verdict
+from data_gen.measure import is_right
 from data_gen.steps import answer_token_start, separator_mask
 from policy.advantages import AdvantageInputs, is_anchor
 from policy.options import PolicySettings
@@ -188,7 +189,8 @@ def advantage_inputs(rollout: Rollout, settings: PolicySettings, tokenizer: Any,
     for row, path in enumerate(paths):
         scores = rollout.scores[row]
         is_step_BS[row, : len(path.steps)] = True
-        probs_BS[row, : len(scores)] = torch.tensor(scores)
+        floor = settings.correct_floor if is_right(path) else 0.0
+        probs_BS[row, : len(scores)] = torch.tensor(scores).clamp(min=floor)
         for index, step in enumerate(path.steps):
             step_of_token_BT[row, step.token_start : step.token_end] = index
         is_separator_BT[row, : len(path.token_ids)] = _edge_separators(path, tokenizer)

@@ -1,5 +1,7 @@
 """Plan of the batches, windows of updates, log-probs on packed rows, and tensors of a rollout."""
 
+import dataclasses
+
 import pytest
 import torch
 from policy_toys import toy_arguments, toy_model, toy_tokenizer
@@ -188,6 +190,18 @@ def test_tensors_of_a_rollout():
     assert found.outcome_B.tolist() == [0.75, 0.75]
     assert found.is_anchor_B.tolist() == [False, False]
     assert found.group_B.tolist() == [0, 0]
+
+
+def test_floor_of_right_paths_leaves_wrong_ones_and_nan_alone():
+    text, nan = "1+1\n=2\nAnswer: 2", float("nan")
+    rollout = rollout_of(text, text, text, text, scores=[[0.5, 0.9], [0.5, 0.9], [0.5, nan], [0.5, 0.9]])
+    rollout.paths[1] = dataclasses.replace(rollout.paths[1], verdict=Verdict.WRONG)
+    rollout.paths[3] = dataclasses.replace(rollout.paths[3], finish_reason=FinishReason.LENGTH)
+    settings = PolicySettings(credit="sum", flow="immediate", correct_floor=0.8)
+    found = advantage_inputs(rollout, settings, toy_tokenizer(), 20).returns_BS
+    torch.testing.assert_close(found, tensor([[0.8, 0.9], [0.5, 0.9], [0.8, nan], [0.5, 0.9]]), equal_nan=True)
+    with pytest.raises(ValueError, match=r"correct_floor = 1\.5"):
+        PolicySettings(correct_floor=1.5)
 
 
 def test_path_without_scores_is_an_anchor():

@@ -87,6 +87,22 @@ def test_pool_keeps_the_band_and_reuses_the_measuring_paths(tmp_path):
     assert pool.kept_by_topic == {"a": 2, "b": 1}
 
 
+def test_measuring_paths_of_other_problems_are_handed_on_where_they_can_be_labelled(tmp_path):
+    engine = FakeEngine()
+    given = problems({0: "a", 1: "a", 2: "a", 4: "b", 6: "a", 7: "b", 8: "b"})
+    settings = PoolSettings(
+        measure_paths=8, paths=12, pass_low=0.25, pass_high=0.75, chunk=2, balance=0, label_measured=True
+    )
+    pool = make_pool(engine, given, TOKENIZER, render, tmp_path, settings, SampleSettings())
+    assert [p.text[0] for p in pool.problems] == ["2", "4", "6"]
+    assert [p.text[0] for p in pool.others] == ["1", "7"]
+    assert sum(engine.asked) == 7 * 8 + 3 * 4
+    assert Counter(path.problem_id for path in pool.paths) == {
+        **{problem.id: 12 for problem in pool.problems},
+        **{problem.id: 8 for problem in pool.others},
+    }
+
+
 def test_kinds_are_balanced_by_seed_and_order_is_kept():
     given = problems(dict.fromkeys(range(10), "a") | dict.fromkeys(range(10, 13), "b"))
     kept = balanced(given, 2.0, 0)
