@@ -247,6 +247,8 @@ def _difference(relation: Node) -> Node:
 def _same_equation(a: Node, b: Node, trace: Trace) -> bool:
     if a[0] != "rel" or b[0] != "rel":
         return False
+    if not symbols(a[2]) | symbols(a[3]) | symbols(b[2]) | symbols(b[3]):  # without unknowns there is nothing to solve
+        return all(_equal_values(a[side], b[side], trace) for side in (2, 3))
     return trace.ask("are_proportional", _difference(a), _difference(b))
 
 

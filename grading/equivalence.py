@@ -29,6 +29,9 @@ _MONEY = re.compile(r"\\?\$(\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.00)?")
 _MIXED = re.compile(r"(?<![\d.])(\d+)\s*(?=\\frac)")
 _CHOICE = re.compile(r"\(([A-J])\)|([A-J])(?=\s*$|\s*[:.)]\s|\s*\\|\s+\d)")
 
+_MORE_CHOICES = re.compile(r"\s*[,;]|.*(?:\([A-J]\)|\b(?:and|or|not)\s+\(?[A-J]\b)", re.S)
+"""What makes of "(B) ..." more than one choice."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Grade:
@@ -126,7 +129,8 @@ def _grade_trees(answer: str, gold: str, settings: GradingSettings) -> Grade:
         return Grade(Verdict.CORRECT, "text")
     if re.fullmatch(r"\(?[A-J]\)?", plain_text(gold).upper()) and len(plain_text(gold)) == 1:
         choice = _CHOICE.match(re.sub(r"\\(?:text|mathrm|textbf|mbox|mathbf)\s*\{([^{}]*)\}", r"\1", answer).strip())
-        return _decided(choice is not None and (choice[1] or choice[2]) == plain_text(gold).upper(), "choice")
+        is_only = choice is not None and not _MORE_CHOICES.match(choice.string, choice.end())
+        return _decided(is_only and (choice[1] or choice[2]) == plain_text(gold).upper(), "choice")
     try:
         gold_tree = parse_cleaned(gold)
     except (TooDeep, RecursionError):

@@ -74,14 +74,15 @@ def clean(text: str) -> str:
         text = _SUPERSCRIPT_RUN.sub(lambda m: "^{" + m.group().translate(_SUPERSCRIPTS) + "}", text)
         text = text.translate(_TRANSLATION)
         text = "".join(_ascii_digit(c) for c in text)
-    box = _BOX.fullmatch(text.strip())
+    box = _BOX.fullmatch(text.strip().strip("$").strip()) if "\\" in text else None
     text = box.group(1) if box else text
     if "$" in text:
         text = _DOLLARS.sub(r"\1\2 dollars", text) if _DOLLARS.fullmatch(text) else text
     if "\\" in text:
         text = re.sub(r"(?<=\d),\\!\s*(?=\d{3})", "", text).replace("\\!", "")
         text = _THIN_THOUSANDS.sub(lambda m: re.sub(r"\D", "", m.group()), text)
-    text = text.replace("{,}", "").replace(r"\$", "").replace("$", "").replace(r"\%", "%").replace(r"\#", "#")
+    text = re.sub(r"\{,\s*\}", "", text) if "{," in text else text
+    text = text.replace(r"\$", "").replace("$", "").replace(r"\%", "%").replace(r"\#", "#")
     text = re.sub(r"^\s*\\[(\[]|\\[)\]]\s*$", "", text)
     text = _SPACING.sub(" ", _SIZES.sub("", text)) if "\\" in text or "~" in text else text
     text = _BOLD.sub(r"\1", text) if text.startswith("**") else text
