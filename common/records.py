@@ -152,19 +152,23 @@ class LabelledPath:
 
     Attributes:
         path: the labelled path.
-        labels: one of 1 (right), 0 (wrong) or ``IGNORED`` for each step.
-        first_error: 0-based index of the first wrong step, None for a path without one.
+        labels: 1 (right), 0 (wrong), a value between them (share of completions that reach the answer) or ``IGNORED``
+            for each step.
+        first_error: 0-based index of the first wrong step, None for a path without one or where two sources differ.
         support: for each step, the number of OTHER correct paths of the problem that hold the step's key.
         keys: for each step, the name of the key kind that was matched (see ``data_gen.labels``).
-        source: where the labels come from, e.g. ``frequency:forward`` or ``oracle``.
+        source: where the labels come from, e.g. ``frequency:forward``, ``monte_carlo:hard`` or ``oracle``.
+        shares: for each step the share of completions from its prefix that reach the answer, None where none was
+            sampled; empty when the source samples none.
     """
 
     path: Path
-    labels: tuple[int, ...]
+    labels: tuple[float, ...]
     first_error: int | None
     support: tuple[int, ...]
     keys: tuple[str, ...]
     source: str
+    shares: tuple[float | None, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.labels) != len(self.path.steps):
@@ -180,15 +184,17 @@ class LabelledPath:
             "support": list(self.support),
             "keys": list(self.keys),
             "source": self.source,
+            "shares": list(self.shares),
         }
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         return cls(
             path=Path.from_row(row["path"]),
-            labels=tuple(int(label) for label in row["labels"]),
+            labels=tuple(int(label) if label == int(label) else float(label) for label in row["labels"]),
             first_error=row["first_error"],
             support=tuple(row["support"]),
             keys=tuple(row["keys"]),
             source=row["source"],
+            shares=tuple(row.get("shares", ())),
         )

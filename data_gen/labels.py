@@ -1,10 +1,10 @@
 """Step labels with evidence, from the correct paths of the same problem and from exact arithmetic. Pure.
 
-For one problem, ``support(step)`` is the number of OTHER CORRECT paths that hold the step's key. Keys are a ladder
-(`data_gen.step_keys`): an equation is looked up first together with the state it starts from (the equations before
+For one problem, ``support(step)`` is the number of OTHER CORRECT paths that hold the step's key (`data_gen.support`).
+With keys ``equations`` an equation is looked up first together with the state it starts from (the equations before
 it, in any order), so that right arithmetic at the wrong place is not supported; only where no correct path passes
-through that state is the equation looked up alone. Prose is looked up by the value it arrives at; a step without a
-number claims nothing.
+through that state is the equation looked up alone; prose is looked up by its last number. With keys ``values``, made
+for real text, a step is looked up by the new value it arrives at. A step that claims nothing is never unsupported.
 
 Axis letters: G paths of one problem, S steps of one path.
 """
@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from common.records import IGNORED, LabelledPath, Path, Verdict
-from data_gen.step_keys import StepKey, falsehoods, step_key
+from data_gen.step_keys import falsehoods, step_key
+from data_gen.support import CLAIMLESS, EquationSupport, Support, SupportPool, ValueSupport
 
 Rule = Literal["forward", "backward"]
-State = frozenset[tuple[str, int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,9 @@ class LabelSettings:
         false_in_correct: a CORRECT path with a false equation (two errors that cancel): ``keep`` every step 1,
             ``label`` it by arithmetic, or ``drop`` it. It lends no support either way when arithmetic is a source.
         min_share: also unsupported is a step that fewer than this share of the other correct paths through its state
-            go on with: a correct path that hides a wrong step must not vouch for it.
+            go on with: a correct path that hides a wrong step must not vouch for it (keys ``equations`` only).
+        keys: what two steps must share: ``equations`` (solutions that are equations alone, as the generator's) or
+            ``values`` (prose).
     """
 
     rule: Rule = "forward"
@@ -47,11 +49,16 @@ class LabelSettings:
     after_error: Literal["negative", "ignore"] = "negative"
     false_in_correct: Literal["keep", "label", "drop"] = "label"
     min_share: float = 0.34
+    keys: Literal["equations", "values"] = "equations"
 
     def __post_init__(self) -> None:
         unknown = set(self.sources) - {"frequency", "arithmetic"}
         if unknown or not self.sources:
             raise ValueError(f"label sources {self.sources}: wanted 'frequency', 'arithmetic' or both")
+
+    def support_pool(self, problem: str, correct: Sequence[Sequence[str]]) -> SupportPool:
+        """The pool that these settings ask for support, from the steps of the correct paths of one problem."""
+        return ValueSupport(problem, correct) if self.keys == "values" else EquationSupport(correct)
 
     @property
     def name(self) -> str:
@@ -72,6 +79,7 @@ class LabelSummary:
         coverage: share of judged, not truncated paths that got labels.
         unsupported_in_correct: share of the steps of correct paths that no other correct path supports (leave one
             out), over problems with at least two correct paths; how sparse the keys are.
+        left_one_out: number of those steps.
     """
 
     paths: int
@@ -82,71 +90,25 @@ class LabelSummary:
     steps: Mapping[str, int]
     coverage: float
     unsupported_in_correct: float
+    left_one_out: int
 
     def to_row(self) -> dict[str, object]:
         return dataclasses.asdict(self)
 
 
-@dataclasses.dataclass(frozen=True)
-class Support:
-    """Evidence for one step.
+def refusal(summary: LabelSummary, settings: LabelSettings, limit: float) -> str | None:
+    """Return why support must not label these paths, None when it may.
 
-    Attributes:
-        count: other correct paths that hold its key.
-        passing: other correct paths that pass through its state (``state+equation`` only, else 0).
-        key: name of the key that decided.
+    Where no oracle exists the pool itself tells how far support can be believed: a step of a correct path that no
+    other correct path supports would be called wrong in a wrong path. limit: largest share of such steps, 0..1.
     """
-
-    count: int
-    passing: int
-    key: str
-
-    def is_missing(self, settings: LabelSettings) -> bool:
-        """True when the step is unsupported. A step that claims nothing never is."""
-        if self.key == "none":
-            return False
-        return self.count <= settings.min_support or self.count < settings.min_share * self.passing
-
-
-class _Pool:
-    """The keys of the correct paths of one problem."""
-
-    def __init__(self, correct: Sequence[Sequence[StepKey]]) -> None:
-        self.at_state: dict[State, Counter[str]] = {}
-        self.alone: Counter[tuple[str, str]] = Counter()
-        for keys in correct:
-            claims = [(state, key) for state, key in zip(states(keys), keys, strict=True) if key.kind != "none"]
-            for state, key in claims:
-                self.at_state.setdefault(state, Counter())[key.key] += 1
-            self.alone.update({(key.kind, key.key) for key in keys})
-
-    def support(self, state: State, key: StepKey, own: int) -> Support:
-        """Return the support of a step, `own` (0 or 1) being what the step's own path contributed to the counts."""
-        if key.kind == "none":
-            return Support(0, 0, "none")
-        if key.kind == "equation":
-            passing = self.at_state.get(state)
-            total = passing.total() - own if passing is not None else 0
-            if passing is not None and total > 0:
-                return Support(passing[key.key] - own, total, "state+equation")
-        return Support(self.alone[(key.kind, key.key)] - own, 0, key.kind)
-
-
-def states(keys: Sequence[StepKey]) -> list[State]:
-    """Return for each step the state it starts from: the claims of the steps before it with their counts, order
-    left out.
-    """
-    seen: Counter[str] = Counter()
-    before = []
-    for key in keys:
-        before.append(frozenset(seen.items()))
-        if key.kind != "none":
-            seen[key.key] += 1
-    return before
-
-
-def _supports(keys: Sequence[StepKey], pool: _Pool, is_own: bool) -> list[Support]:
-    return [pool.support(state, key, int(is_own)) for state, key in zip(states(keys), keys, strict=True)]
+    if "frequency" not in settings.sources or summary.unsupported_in_correct <= limit:
+        return None
+    return (
+        f"support labels refused: {summary.unsupported_in_correct:.1%} of {summary.left_one_out} steps of correct"
+        f" paths have no support in another correct path (keys {settings.keys!r}), allowed is {limit:.1%}; sample more"
+        " paths a problem, take keys 'values', or label by monte_carlo (docs/labels.md)"
+    )
 
 
 def first_error_by_rule(is_unsupported: Sequence[bool], rule: Rule) -> int | None:
@@ -170,7 +132,8 @@ def _first_error(refuted: Sequence[bool], supports: Sequence[Support], settings:
     if any(refuted):
         found.append(list(refuted).index(True))
     if "frequency" in settings.sources:
-        by_rule = first_error_by_rule([support.is_missing(settings) for support in supports], settings.rule)
+        missing = [support.is_missing(settings.min_support, settings.min_share) for support in supports]
+        by_rule = first_error_by_rule(missing, settings.rule)
         found += [] if by_rule is None else [by_rule]
     return min(found, default=None)
 
@@ -183,8 +146,14 @@ def labels_from_first_error(n_steps: int, first_error: int | None, after_error: 
     return (1,) * first_error + (0,) + (behind,) * (n_steps - first_error - 1)
 
 
-def _refuted(keys: Sequence[StepKey], settings: LabelSettings) -> list[bool]:
-    return falsehoods(keys) if "arithmetic" in settings.sources else [False] * len(keys)
+def _refuted(steps: Sequence[str], settings: LabelSettings) -> list[bool]:
+    is_asked = "arithmetic" in settings.sources
+    return falsehoods([step_key(step) for step in steps]) if is_asked else [False] * len(steps)
+
+
+def can_be_labelled(path: Path) -> bool:
+    """True for a path that some source could label: judged CORRECT or WRONG, not cut off (coverage counts these)."""
+    return path.verdict in (Verdict.CORRECT, Verdict.WRONG) and not path.is_truncated
 
 
 def _left_out(path: Path) -> str | None:
@@ -196,7 +165,7 @@ def _left_out(path: Path) -> str | None:
 
 
 def label_paths(
-    paths: Sequence[Path], settings: LabelSettings | None = None
+    paths: Sequence[Path], settings: LabelSettings | None = None, problems: Mapping[str, str] | None = None
 ) -> tuple[list[LabelledPath], LabelSummary]:
     """Label the paths of any number of problems.
 
@@ -205,10 +174,15 @@ def label_paths(
     without a correct path (when frequency is the only source) and wrong paths in which no error is found are left
     out and counted.
 
+    Args:
+        problems: problem id -> text, needed by keys ``values``.
+
     Returns:
         labelled paths in the order given, and the summary.
     """
     settings = settings or LabelSettings()
+    if settings.keys == "values" and problems is None:
+        raise ValueError("keys 'values' need the texts of the problems")
     by_problem: dict[str, list[int]] = {}
     for i, path in enumerate(paths):
         by_problem.setdefault(path.problem_id, []).append(i)
@@ -216,29 +190,28 @@ def label_paths(
     left_out: Counter[str] = Counter()
     sparse: list[bool] = []
     without_correct = 0
-    for members in by_problem.values():
+    for problem_id, members in by_problem.items():
         usable = []
         for i in members:
             reason = _left_out(paths[i])
             left_out.update([reason] if reason else [])
             usable += [] if reason else [i]
-        keys = {i: [step_key(step.text) for step in paths[i].steps] for i in usable}
+        texts = {i: [step.text for step in paths[i].steps] for i in usable}
         correct = [i for i in usable if paths[i].verdict is Verdict.CORRECT]
         without_correct += not correct
-        refuted = {i: _refuted(keys[i], settings) for i in usable}
+        refuted = {i: _refuted(texts[i], settings) for i in usable}
         clean = {i for i in correct if not any(refuted[i])}
-        pool = _Pool([keys[i] for i in clean])
+        pool = settings.support_pool((problems or {}).get(problem_id, ""), [texts[i] for i in sorted(clean)])
         for i in usable:
-            supports = _supports(keys[i], pool, i in clean)
+            supports = pool.supports(texts[i], is_own=i in clean)
             if i in clean and len(clean) > 1:
-                sparse += [s.key != "none" and s.count <= settings.min_support for s in supports]
+                sparse += [s.key not in CLAIMLESS and s.count <= settings.min_support for s in supports]
             result = _label(paths[i], refuted[i], supports, settings, has_pool=bool(clean))
             if isinstance(result, str):
                 left_out[result] += 1
             else:
                 labelled[i] = result
     done = [labelled[i] for i in sorted(labelled)]
-    unjudged = sum(left_out[v.value] for v in Verdict) + left_out["truncated"]
     steps = Counter("ignored" if label == IGNORED else str(label) for row in done for label in row.labels)
     return done, LabelSummary(
         paths=len(paths),
@@ -247,8 +220,9 @@ def label_paths(
         problems=len(by_problem),
         problems_without_correct=without_correct,
         steps=dict(steps),
-        coverage=len(done) / max(len(paths) - unjudged, 1),
+        coverage=len(done) / max(sum(map(can_be_labelled, paths)), 1),
         unsupported_in_correct=sum(sparse) / max(len(sparse), 1),
+        left_one_out=len(sparse),
     )
 
 
@@ -261,7 +235,7 @@ def _label(
         if error is not None and settings.false_in_correct == "drop":
             return "false_equation_in_correct"
     else:
-        if not has_pool:
+        if not has_pool and "frequency" in settings.sources:
             return "no_correct_path"
         error = _first_error(refuted, supports, settings)
         if error is None:
@@ -299,10 +273,10 @@ def label_quality(labelled: Sequence[LabelledPath], oracle_first_errors: Sequenc
             if label == IGNORED:
                 continue
             total += 1
-            agree += (label == 0) == is_wrong
-            said_negative += label == 0
+            agree += (label < 0.5) == is_wrong
+            said_negative += label < 0.5
             are_negative += is_wrong
-            true_negative += label == 0 and is_wrong
+            true_negative += label < 0.5 and is_wrong
     share = lambda part, whole: part / whole if whole else 1.0  # noqa: E731
     return {
         "first_error_exact": share(exact, wrong),

@@ -3,7 +3,8 @@ project.
 
 ``python -m data_gen.steps --input rows.jsonl --output out.jsonl``: field ``text`` in, field ``steps`` added.
 ``python -m data_gen.labels --input pools.jsonl --output labels.jsonl [--rule forward|backward]``: fields
-``problem``, ``answer``, ``samples`` (list of texts) in; one labelled path a line out.
+``problem``, ``answer``, ``samples`` (list of texts) in; one labelled path a line out. Refused when the pool itself
+shows that support cannot be believed (``--max-unsupported``).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from common.cli import rows_main
 from common.errors import InputError
 from common.records import Problem
 from common.runs import read_rows, write_rows
-from data_gen.labels import LabelSettings, label_paths
+from data_gen.labels import LabelSettings, label_paths, refusal
 from data_gen.steps import clean_step, cut_steps, path_from_text
 
 
@@ -53,17 +54,29 @@ def label_rows(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--min-support", type=int, default=0)
     parser.add_argument("--after-error", choices=("negative", "ignore"), default="negative")
+    parser.add_argument(
+        "--keys", choices=("values", "equations"), default="values", help="what equal steps share (values: prose)"
+    )
+    parser.add_argument(
+        "--max-unsupported", type=float, default=0.05, help="largest share of steps of correct paths without support"
+    )
 
     def work(options: Any) -> None:
-        settings = LabelSettings(options.rule, tuple(options.sources), options.min_support, options.after_error)
-        paths = []
+        settings = LabelSettings(
+            options.rule, tuple(options.sources), options.min_support, options.after_error, keys=options.keys
+        )
+        paths, texts = [], {}
         for number, row in enumerate(read_rows(options.input), 1):
             text = _field(options.input, number, row, "problem", str, "text")
             answer = str(row.get("answer", ""))
             samples = _field(options.input, number, row, "samples", list, "a list of texts")
             problem = Problem.create(text, answer, source=options.input.name, topic="file")
+            texts[problem.id] = text
             paths += [path_from_text(problem, str(sample), index) for index, sample in enumerate(samples)]
-        labelled, summary = label_paths(paths, settings)
+        labelled, summary = label_paths(paths, settings, texts)
+        reason = refusal(summary, settings, options.max_unsupported)
+        if reason:
+            raise InputError(f"{options.input}: --max-unsupported: {reason}")
         write_rows(options.output, (row.to_row() for row in labelled))
         print(json.dumps(summary.to_row()))
 

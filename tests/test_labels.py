@@ -14,11 +14,11 @@ from data_gen.labels import (
     label_paths,
     label_quality,
     labels_from_first_error,
-    states,
 )
 from data_gen.rows import label_rows
 from data_gen.step_keys import falsehoods, step_key
 from data_gen.steps import cut_steps
+from data_gen.support import states
 from data_gen.synthetic import completion, generate, judge, solve
 
 PLAIN = LabelSettings(sources=("frequency",))
