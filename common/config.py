@@ -67,8 +67,26 @@ class DataSection(Section):
     label_rule: Literal["forward", "backward"] = Field(
         "forward", description="how the first error is found from support"
     )
-    label_sources: tuple[Literal["frequency", "arithmetic"], ...] = Field(
-        ("frequency", "arithmetic"), description="frequency in correct paths; exact check of the equations in a step"
+    label_sources: tuple[Literal["frequency", "arithmetic", "monte_carlo"], ...] = Field(
+        ("frequency", "arithmetic"),
+        description="frequency in correct paths; exact check of a step's equations; completions from its prefix;"
+        " monte_carlo beside others: a label is kept where both agree",
+    )
+    label_keys: Literal["auto", "equations", "values"] = Field(
+        "auto", description="what equal steps share; auto: equations for the built-in generator, values for real text"
+    )
+    max_unsupported: float = Field(
+        0.05, ge=0, le=1, description="real text: frequency is refused when more steps of correct paths lack support"
+    )
+    mc_completions: int = Field(8, ge=1, description="monte_carlo: completions a prefix (arXiv:2312.08935: 8)")
+    mc_form: Literal["hard", "soft"] = Field(
+        "hard", description="monte_carlo: right if some completion is (hard), or the share of right ones (soft)"
+    )
+    mc_search: Literal["linear", "binary"] = Field(
+        "linear", description="monte_carlo: every prefix, or a binary search for the first error (arXiv:2406.06592)"
+    )
+    mc_threshold: float = Field(
+        0.0, ge=0, lt=1, description="monte_carlo: a prefix is right when more than this share of completions is"
     )
     min_support: int = Field(0, ge=0, description="a step in this many or fewer other correct paths is unsupported")
     min_share: float = Field(
@@ -87,6 +105,10 @@ class DataSection(Section):
             raise ValueError(f"pass_low {self.pass_low} is above pass_high {self.pass_high}")
         if self.paths < self.measure_paths:
             raise ValueError(f"paths {self.paths} is below measure_paths {self.measure_paths}")
+        if not self.label_sources:
+            raise ValueError("label_sources is empty; name frequency, arithmetic or monte_carlo")
+        if self.mc_form == "soft" and self.mc_search == "binary":
+            raise ValueError("mc_form soft needs the share of every step: mc_search must be linear")
         if self.levels[0] > self.levels[1]:
             raise ValueError(f"levels {self.levels}: the first must not be above the second")
         return self

@@ -1,7 +1,7 @@
 """Stage ``data``: measured problems, sampled paths, labelled steps.
 
 pool of problems -> pass rates -> those solved 20-80 % of the time -> 16 paths each   (1_sample)
-paths -> step labels from support in correct paths -> summary, quality against the oracle   (2_label)
+paths -> step labels from their sources -> summary, quality against the oracle   (2_label)
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from common.models import load_policy, load_tokenizer, locate
 from common.prompts import PromptTemplate
 from common.records import LabelledPath, Path, Problem, Verdict
 from common.runs import Run, read_records, write_atomic, write_rows
+from data_gen.completions import CompletionSampler, label_by_completions
 from data_gen.engines import Engine, make_engine
-from data_gen.labels import LabelSettings, label_paths, label_quality
+from data_gen.labels import LabelSettings, can_be_labelled, label_paths, label_quality, refusal
 from data_gen.measure import SampleSettings
+from data_gen.monte_carlo import MonteCarloSettings, consensus
 from data_gen.problems import ProblemSource, load_problems
 from data_gen.sample import PoolSettings, make_pool
 from data_gen.sampling_workers import SamplingWorkers
@@ -115,32 +117,95 @@ def label_stage(config: Config, run: Run) -> None:
         print(f"data: {stage.path} is finished")
         return
     data = config.data
-    settings = LabelSettings(
-        rule=data.label_rule,
-        sources=data.label_sources,
-        min_support=data.min_support,
-        after_error=data.after_error,
-        false_in_correct=data.false_in_correct,
-        min_share=data.min_share,
-    )
-    labelled, summary = label_paths(read_records(sampled.file("paths.jsonl"), Path.from_row), settings)
+    paths = read_records(sampled.file("paths.jsonl"), Path.from_row)
+    problems = read_records(sampled.file("problems_train.jsonl"), Problem.from_row)
+    labelled, row = labels_of(config, run, paths, problems)
     if not labelled:
-        raise InputError(f"{stage.path}: no path could be labelled; left out: {dict(summary.left_out)}")
-    write_rows(stage.file("paths.jsonl"), (row.to_row() for row in labelled))
-    quality = None
-    if data.source == "synthetic":
-        problems = read_records(sampled.file("problems_train.jsonl"), Problem.from_row)
-        quality = quality_row(labelled, problems, summary.coverage)
-    row = {"settings": settings.name, "summary": summary.to_row(), "quality": quality}
+        raise InputError(f"{stage.path}: no path could be labelled; {row}")
+    write_rows(stage.file("paths.jsonl"), (one.to_row() for one in labelled))
+    coverage = len(labelled) / max(sum(can_be_labelled(path) for path in paths), 1)
+    quality = quality_row(labelled, problems, coverage) if data.source == "synthetic" else None
+    row = {"settings": labelled[0].source, **row, "coverage": coverage, "quality": quality}
     write_atomic(stage.file("metrics.json"), json.dumps(row, indent=1, allow_nan=False))
-    timer.finish(labelled=len(labelled), coverage=summary.coverage)
-    print(f"data: labelled {len(labelled)} of {summary.paths} paths, coverage {summary.coverage:.3f}")
+    timer.finish(labelled=len(labelled), coverage=coverage)
+    print(f"data: labelled {len(labelled)} of {len(paths)} paths, coverage {coverage:.3f}")
     if quality:
         print(
             f"data: labels against the oracle: first error exact {quality['first_error_exact']:.3f}, negative"
             f" precision {quality['negative_precision']:.3f}, recall {quality['negative_recall']:.3f}, correct paths"
             f" that hide a wrong step {quality['hidden_errors']:.3f}"
         )
+
+
+def labels_of(
+    config: Config, run: Run, paths: Sequence[Path], problems: Sequence[Problem]
+) -> tuple[list[LabelledPath], dict[str, Any]]:
+    """Label paths by the sources of the configuration.
+
+    Returns the labelled paths and, for metrics.json, what each source counted and cost.
+
+    Raises:
+        InputError: support is a source, the problems are real, and the pool shows that support cannot be believed.
+    """
+    data = config.data
+    by_text = tuple(source for source in data.label_sources if source != "monte_carlo")
+    labelled: list[LabelledPath] = []
+    row: dict[str, Any] = {}
+    if by_text:
+        settings = text_settings(config, by_text)
+        labelled, summary = label_paths(paths, settings, {problem.id: problem.text for problem in problems})
+        reason = refusal(summary, settings, data.max_unsupported) if data.source != "synthetic" else None
+        if reason:
+            raise InputError(f"data.max_unsupported: {reason}")
+        row["summary"] = summary.to_row()
+    if len(by_text) < len(data.label_sources):
+        by_completions, row["monte_carlo"] = monte_carlo_labels(config, run, paths, problems)
+        if by_text:
+            labelled, row["consensus"] = consensus(labelled, by_completions)
+        else:
+            labelled = by_completions
+    return labelled, row
+
+
+def text_settings(config: Config, sources: tuple[str, ...]) -> LabelSettings:
+    """The settings of the sources that read the sampled paths alone."""
+    data = config.data
+    keys = data.label_keys
+    if keys == "auto":
+        keys = "equations" if data.source == "synthetic" else "values"
+    return LabelSettings(
+        rule=data.label_rule,
+        sources=sources,
+        min_support=data.min_support,
+        after_error=data.after_error,
+        false_in_correct=data.false_in_correct,
+        min_share=data.min_share,
+        keys=keys,
+    )
+
+
+def monte_carlo_labels(
+    config: Config, run: Run, paths: Sequence[Path], problems: Sequence[Problem]
+) -> tuple[list[LabelledPath], dict[str, Any]]:
+    """Labels by completions of the policy that sampled the paths, and what they cost."""
+    data = config.data
+    model = locate(run.start_model(config))
+    tokenizer = load_tokenizer(model)
+    template = PromptTemplate.from_config(config.base)
+    sampler = CompletionSampler(
+        engine_of(config, model, tokenizer),
+        tokenizer,
+        lambda problem: template.ids(problem.text, tokenizer),
+        {problem.id: problem for problem in problems},
+        SampleSettings(data.temperature, data.max_new_tokens, stop=config.base.stop),
+        seed=derived_seed(config, run) + 1,
+    )
+    settings = MonteCarloSettings(
+        data.mc_completions, data.mc_form, data.mc_search, data.mc_threshold, data.after_error
+    )
+    labelled, left_out, cost = label_by_completions(sampler, paths, settings)
+    print(f"data: {cost.completions} completions from {cost.prefixes} prefixes, {cost.seconds:.0f} s")
+    return labelled, {"settings": settings.name, "left_out": left_out, "cost": cost.to_row()}
 
 
 def quality_row(labelled: Sequence[LabelledPath], problems: Sequence[Problem], coverage: float) -> dict[str, Any]:
