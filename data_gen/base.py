@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from data_gen.base_eval import measure
-from data_gen.base_rows import IGNORED_TARGET, Batch, Recipe, batches, train_tokenizer
+from data_gen.base_rows import IGNORED_TARGET, Batch, Recipe, batches, catalogue, train_tokenizer
 from data_gen.synthetic import completion
 from data_gen.synthetic.corpus import stream
 
@@ -71,7 +71,8 @@ def train(recipe: Recipe, out: Path, minutes: float | None, first_pass: int) -> 
 
     ``minutes``: shortens all passes alike. ``first_pass`` > 0: go on from the weights of the pass before it.
     """
-    sample = stream(recipe.seed, recipe.level_weights, recipe.kind_weights)
+    habits = catalogue(recipe.passes[0].habits)
+    sample = stream(recipe.seed, recipe.level_weights, recipe.kind_weights, habits)
     texts = [f"{text}\n{completion(solution)}" for text, solution in (next(sample) for _ in range(4000))]
     tokenizer = train_tokenizer(texts, recipe.vocabulary)
     tokenizer.save_pretrained(out)

@@ -151,6 +151,11 @@ def encode(tokenizer: PreTrainedTokenizerFast, pairs: Sequence[tuple[str, Soluti
     return rows
 
 
+def catalogue(replaced: Mapping[str, float] | None = None) -> dict[str, float]:
+    """The probabilities of the habits, some of them ``replaced``."""
+    return {name: habit.probability for name, habit in CATALOGUE.items()} | dict(replaced or {})
+
+
 Batch = tuple[Tensor, Tensor, Tensor]
 """(input_ids_BT, targets_BT, weights_BT): targets are the inputs one token later, ``IGNORED_TARGET`` on prompt and
 padding; weights are those of the loss."""
@@ -167,8 +172,7 @@ def batches(
 ) -> Iterator[Batch]:
     """Yield batches without end: rows of like length together, padded on the right. ``habits`` multiplies the
     catalogue's probabilities, some of which may be ``replaced`` first; ``highest`` is the highest level."""
-    catalogue = {name: habit.probability for name, habit in CATALOGUE.items()} | dict(replaced or {})
-    probabilities = {name: probability * habits for name, probability in catalogue.items()}
+    probabilities = {name: probability * habits for name, probability in catalogue(replaced).items()}
     weights = {level: weight for level, weight in recipe.level_weights.items() if level <= highest}
     source = stream(seed, weights, recipe.kind_weights, probabilities)
     rng = random.Random(seed)
