@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from grading.parse import ExpressionParser, Node, ParseError
 from grading.settings import DEFAULT, GradingSettings
-from grading.values import clearly_differ, exact, real_value, symbols
+from grading.values import clearly_differ, exact, real_value, rounds_to, symbols
 from grading.workers import LIMIT_S, WORKER
 
 
@@ -265,10 +265,10 @@ def _equal_values(a: Node, b: Node, trace: Trace) -> bool:
         return a[0] == b[0] and a[3:] == b[3:] and all(_equal_values(a[i], b[i], trace) for i in (1, 2))
     if a[0] == "det" or b[0] == "det":
         a, b = _determinant(a), _determinant(b)
-    x, y = exact(a), exact(b)
+    x, y, digits = exact(a), exact(b), trace.settings.rounding_digits
     if x is not None and y is not None:
         trace.rungs.append("exact")
-        return x == y or _rounds_to(x, a, y, trace) or _rounds_to(y, b, x, trace)
+        return x == y or rounds_to(x, a, y, digits) or rounds_to(y, b, x, digits)
     if _infinite(a) or _infinite(b):
         trace.rungs.append("exact")
         return _infinite(a) == _infinite(b)
@@ -276,7 +276,7 @@ def _equal_values(a: Node, b: Node, trace: Trace) -> bool:
         decimal, node, other = (x, a, b) if x is not None else (y, b, a)
         approximation = real_value(other)
         slack = Fraction(0) if approximation is None else abs(approximation) / 2**51
-        if decimal is not None and approximation is not None and _rounds_to(decimal, node, approximation, trace, slack):
+        if decimal is not None and approximation is not None and rounds_to(decimal, node, approximation, digits, slack):
             trace.rungs.append("numeric")
             return True
     differ = clearly_differ(a, b)
@@ -290,28 +290,6 @@ def _infinite(node: Node) -> int:
     if node == ("const", "inf"):
         return 1
     return -_infinite(node[1]) if node[0] == "neg" else 0
-
-
-def _rounds_to(
-    decimal: Fraction,
-    node: Node,
-    value: Fraction,
-    trace: Trace,
-    slack: Fraction = Fraction(0),
-) -> bool:
-    """A decimal of `rounding_digits` or more significant digits that is the correctly rounded value counts as it;
-    `slack` is the error of the value."""
-    wanted = trace.settings.rounding_digits
-    number = node[1] if node[0] == "neg" else node
-    if number[0] != "num":
-        return False
-    digits = places = 0
-    denominator = number[2]
-    while denominator != 1 and places < 40:
-        denominator = (Fraction(1, denominator) * 10).denominator
-        places += 1
-    digits = len(str(abs(number[1]) * 10**places // number[2])) if places else 0
-    return 0 < wanted <= digits and places < 40 and abs(decimal - value) <= Fraction(1, 2 * 10**places) + slack
 
 
 def _determinant(node: Node) -> Node:

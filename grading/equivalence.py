@@ -129,8 +129,9 @@ def _grade_trees(answer: str, gold: str, settings: GradingSettings) -> Grade:
         return Grade(Verdict.CORRECT, "text")
     if re.fullmatch(r"\(?[A-J]\)?", plain_text(gold).upper()) and len(plain_text(gold)) == 1:
         choice = _CHOICE.match(re.sub(r"\\(?:text|mathrm|textbf|mbox|mathbf)\s*\{([^{}]*)\}", r"\1", answer).strip())
-        is_only = choice is not None and not _MORE_CHOICES.match(choice.string, choice.end())
-        return _decided(is_only and (choice[1] or choice[2]) == plain_text(gold).upper(), "choice")
+        if choice is None or _MORE_CHOICES.match(choice.string, choice.end()):
+            return _decided(False, "choice")
+        return _decided((choice[1] or choice[2]) == plain_text(gold).upper(), "choice")
     try:
         gold_tree = parse_cleaned(gold)
     except (TooDeep, RecursionError):

@@ -14,6 +14,7 @@ import re
 
 from grading.normalise import FUNCTION_WORDS
 from grading.numerals import Node, ParseError, TooDeep, decimal_value, is_proper, number_node, repeating_value
+from grading.reader import Reader
 
 __all__ = ["ExpressionParser", "Node", "ParseError", "TooDeep"]
 
@@ -36,13 +37,8 @@ _PICKS = ("max", "min", "gcd", "lcm")
 _OPEN = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "|": "|"}
 
 
-class ExpressionParser:
+class ExpressionParser(Reader):
     """Recursive descent over one expression."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.depth = 0
 
     def parse(self) -> Node:
         node = self.sum()
@@ -50,26 +46,6 @@ class ExpressionParser:
         if self.at != len(self.text):
             raise ParseError(f"cannot read {self.text[self.at : self.at + 20]!r}")
         return node
-
-    def space(self) -> None:
-        while self.at < len(self.text) and self.text[self.at].isspace():
-            self.at += 1
-
-    def peek(self, *tokens: str) -> str | None:
-        """Return the token that comes next, if it is one of `tokens`; a command must not run on in letters."""
-        self.space()
-        for token in tokens:
-            if self.text.startswith(token, self.at):
-                behind = self.text[self.at + len(token) : self.at + len(token) + 1]
-                if not (token[-1].isalpha() and behind.isalpha()):
-                    return token
-        return None
-
-    def take(self, *tokens: str) -> str | None:
-        token = self.peek(*tokens)
-        if token:
-            self.at += len(token)
-        return token
 
     def sum(self) -> Node:
         self.depth += 1

@@ -196,6 +196,27 @@ def real_value(node: Node) -> Fraction | None:
     return Fraction(value.real) if is_real else None
 
 
+def rounds_to(
+    decimal: Fraction, node: Node, value: Fraction, wanted_digits: int, slack: Fraction = Fraction(0)
+) -> bool:
+    """True for a decimal of `wanted_digits` or more significant digits that is the correctly rounded value.
+
+    Args:
+        decimal, node: the decimal's value and its tree; a tree that is no decimal gives False.
+        value, slack: the value and its error.
+        wanted_digits: 0: no decimal counts.
+    """
+    number = node[1] if node[0] == "neg" else node
+    if number[0] != "num":
+        return False
+    places, denominator = 0, number[2]
+    while denominator != 1 and places < 40:
+        denominator = (Fraction(1, denominator) * 10).denominator
+        places += 1
+    digits = len(str(abs(number[1]) * 10**places // number[2])) if places else 0
+    return 0 < wanted_digits <= digits and places < 40 and abs(decimal - value) <= Fraction(1, 2 * 10**places) + slack
+
+
 def clearly_differ(a: Node, b: Node) -> bool | None:
     """Compare two expressions at six points: True when they differ at one, False when they agree, None if no point
     decides.
