@@ -3,7 +3,7 @@
 ``python -m prm.fit --model DIR_OR_HUB_ID --input rows.jsonl --format trl --output DIR [prm.key=value …]``
 
 rows -> inputs (``prm.inputs.text_input``) -> held-out problems apart -> two-stage fit -> calibration -> DIR, which
-``prm.score.PRMScorer.load`` and the ``ppo`` stage read. A fit that was killed goes on when started again.
+``prm.score.PRMScorer.load`` reads. A fit that was killed goes on when started again.
 """
 
 from __future__ import annotations
