@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
+from data_gen.arithmetic import false_equation
 from grading.parse import ExpressionParser, Node, ParseError
 from grading.values import TooLarge, Undefined, exact, symbols
 
@@ -21,15 +22,7 @@ _LATEX = [
     (re.compile(r"\\(?:left|right|[,;!])|[$]|\\[()\[\]]|\{,\}"), ""),
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),
 ]
-_EXPRESSION = r"(?:[-+(]\s*)*\d[\d.\s+\-*/()^]*"
-_SIDE_END = re.compile(rf"({_EXPRESSION})$")
-_SIDE_START = re.compile(rf"\s*\\?\$?\s*({_EXPRESSION}|-?\s*\d[\d.]*)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:/\d+)?")
-_BINDING = re.compile(
-    r"(?:\d\s*:|\b(?:of|by|times|than|minus|plus|over|per|from|to|divided|and|mod|[a-z])|[)\]%^_*/+\-\\|}])\s*$", re.I
-)
-_CLAUSE_END = re.compile(r"\n|\$\$?(?!\s?\d)|\\[()\[\]]|\\\\|[;:](?=\s)|\.(?=\s|$)|,(?=\s)")
-_CONTINUES = re.compile(r"[A-Za-z]\0|\0[-+*/^]")
 _PURE = re.compile(r"[\s\dA-Za-z+\-*/().,^=:]*")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 
@@ -68,10 +61,8 @@ def step_key(text: str) -> StepKey:
     """Return what a step claims. Equations are equal when they differ in spaces or in the order of a sum's or
     product's parts.
     """
-    annotations = _ANNOTATION.findall(text)
     plain = _plain(_ANNOTATION.sub("", text)).strip().rstrip(".")
-    clauses = _CLAUSE_END.split(_ANNOTATION.sub("", text))
-    is_false = any(_is_false(_plain(clause)) for clause in (*clauses, *annotations))
+    is_false = false_equation(text) is not None
     if "=" in plain and _PURE.fullmatch(plain) and not _WORD.search(plain):
         sides = plain.split("=")
         return StepKey("equation", "=".join(map(_canonical, sides)), is_false, _solution(sides))
@@ -120,7 +111,7 @@ def _flat(node: Node) -> list[Node]:
 def _solution(sides: list[str]) -> tuple[str, str] | None:
     """Return the unknown and its value for an equation linear in exactly one unknown, (unknown, MANY) for another
     equation in exactly one unknown, None for the rest."""
-    if len(sides) != 2:
+    if len(sides) != 2 or any(re.search(r"[A-Za-z]\d", side) for side in sides):  # x8 is a name, not x times 8
         return None
     try:
         left, right = (ExpressionParser(side).parse() for side in sides)
@@ -169,54 +160,3 @@ def falsehoods(keys: Sequence[StepKey]) -> list[bool]:
         if name:
             known[name] = MANY if before == MANY else value
     return refuted
-
-
-def _is_false(text: str) -> bool:
-    """True when some "numbers = numbers" in the text does not hold. A rounded right side ("10/3 = 3.33") holds.
-
-    A left side counts only from the start of its clause or behind a word that does not bind it ("20% of 50 = 10"
-    says nothing of 50 = 10), a right side only when no unit or operator could change it.
-    """
-    sides = text.split("=")
-    if len(sides) < 2:
-        return False
-    for k in range(len(sides) - 1):
-        left = _value(sides[k], is_left=True, is_first=k == 0)
-        right = _value(sides[k + 1], is_left=False, is_first=k + 2 == len(sides))
-        if left is not None and right is not None and not _holds(left[0], right[0], right[1]):
-            return True
-    return False
-
-
-def _value(side: str, *, is_left: bool, is_first: bool) -> tuple[Fraction, str] | None:
-    """Return the exact value of the numeric expression at the inner end of a side, with its text; None when there is
-    none.
-
-    is_first: the side is the first (or last) of its chain, so words may stand on its outer end.
-    """
-    match = _SIDE_END.search(side.rstrip()) if is_left else _SIDE_START.match(side)
-    if match is None:
-        return None
-    expression = match.group(1).strip()
-    outer = side.rstrip()[: match.start(1)] if is_left else side[match.end(1) :]
-    if outer.strip():
-        if not is_first or (is_left and (_BINDING.search(outer) or _CONTINUES.search(outer + "\0" + expression))):
-            return None
-        if not is_left and re.match(r"\s*(?:[%^_*/+\-\\|{(!:]|[A-Za-z](?![A-Za-z])|of\b|times\b|x\b)", outer):
-            return None
-    if not is_left:
-        expression = expression.rstrip(".")
-    try:
-        value = exact(ExpressionParser(expression).parse())
-    except (ParseError, TooLarge, Undefined):
-        return None
-    return None if value is None else (value, expression)
-
-
-def _holds(left: Fraction, right: Fraction, written: str) -> bool:
-    if left == right:
-        return True
-    decimals = re.fullmatch(r"-?\s*\d+(?:\.(\d+))?", written)
-    if decimals is None or left.denominator == 1:
-        return False
-    return abs(left - right) < Fraction(1, 10 ** len(decimals[1] or ""))
