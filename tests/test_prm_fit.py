@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from prm_support import character_tokenizer, tiny_policy
+from prm_support import PROMPT, TOKENIZERS, character_tokenizer, rollout, tiny_policy
 
 from common.errors import InputError
 from common.prompts import PromptTemplate
-from common.records import IGNORED
-from data_gen.stepwise import LabelledSteps
+from common.records import IGNORED, LabelledPath, Problem
+from data_gen.stepwise import LabelledSteps, from_labelled_path, read_trl, write_trl
 from prm.fit import last_step_only, main, solution_inputs
-from prm.inputs import text_input
+from prm.inputs import labelled_inputs, text_input
 from prm.score import PRMScorer
 
 PAGE = Path(__file__).parent.parent / "docs" / "migrating.md"
@@ -134,6 +134,22 @@ def test_solution_inputs_keep_soft_and_ignored_labels_and_group_by_problem() -> 
     assert tokenizer.decode(inputs[1].token_ids) == "Compute 1+1.\n1+1=3."
     with pytest.raises(InputError, match="no label is left in 2 paths"):
         solution_inputs(solutions[2:], tokenizer, PromptTemplate())
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_exported_paths_give_the_inputs_of_the_run(name: str) -> None:
+    """Ids, positions and labels of a path that went through a TRL row are those that stage ``prm`` trains on."""
+    tokenizer = TOKENIZERS[name]()
+    labelled = LabelledPath(rollout(tokenizer), (1, IGNORED, 0), 2, (0,) * 3, ("value",) * 3, "oracle")
+    (ours,), _ = labelled_inputs([labelled], {"p": tokenizer(PROMPT)["input_ids"]})
+    row = write_trl(from_labelled_path(labelled, Problem("p", PROMPT.strip(), "2", "s", "t"))).rows[0]
+    (theirs,), _ = solution_inputs(read_trl(row).rows, tokenizer, PromptTemplate())
+    assert (theirs.token_ids, theirs.step_positions, theirs.labels, theirs.prompt_length) == (
+        ours.token_ids,
+        ours.step_positions,
+        ours.labels,
+        ours.prompt_length,
+    )
 
 
 def test_last_step_only_ignores_the_others_and_a_cut_last_step() -> None:
