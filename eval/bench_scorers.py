@@ -62,7 +62,7 @@ class ArithmeticScorer:
 
     name = "arithmetic"
     threshold: float | None = None
-    threshold_rule = "none: the first step that exact algebra refutes"
+    threshold_rule = "no threshold: the first step that exact algebra refutes"
 
     def score(self, questions: Sequence[Question]) -> list[list[float]]:
         """1 before the first refuted step, 0 from it on."""
@@ -81,7 +81,7 @@ class ConstantScorer:
     def __init__(self, index: int) -> None:
         self.index = index
         self.name = f"constant:{index}"
-        self.threshold_rule = f"none: always {index}"
+        self.threshold_rule = f"no threshold: always {index}"
 
     def score(self, questions: Sequence[Question]) -> list[list[float]]:
         """1 before the constant step, 0 from it on."""

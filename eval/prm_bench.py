@@ -239,10 +239,8 @@ def _cell(figure: Figure) -> str:
 
 def first_error_table(report: BenchReport) -> Table:
     """F1 and accuracies a subset, with 95 % intervals, in percent."""
-    at = "" if report.threshold is None else f" {report.threshold:.3g}"
-    table = Table(
-        title=f"first wrong step, {report.scorer}", caption=f"percent; threshold{at}: {report.threshold_rule}"
-    )
+    rule = f"threshold {report.threshold:.3g}: " if report.threshold is not None else ""
+    table = Table(title=f"first wrong step, {report.scorer}", caption=f"percent; {rule}{report.threshold_rule}")
     for name in ("subset", "rows", "F1", "on wrong", "on right", "fired", "reached", "exact"):
         table.add_column(name, justify="left" if name == "subset" else "right")
     rows = dict(report.subsets)

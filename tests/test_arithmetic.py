@@ -19,6 +19,8 @@ FALSE = {
     "latex fraction": (r"\[ \frac{1}{2} + \frac{1}{3} = \frac{2}{5} \]", "((1)/(2)) + ((1)/(3)) = ((2)/(5))"),
     "latex power": (r"$2^{3} \times 5 = 45$", "2^(3) * 5 = 45"),
     "currency": ("She has $52,500 + ($52,500 * 0.05) = $55,625.", "52500 + (52500 * 0.05) = 55625"),
+    "displayed formula": ("We get\n$$4060 \\times 91390 = 371251400$$\nways.", "4060 * 91390 = 371251400"),
+    "behind be": ("His cousin will be 2 * 22 - 8 = 46 - 8 = 38 years old.", "2 * 22 - 8 = 46 - 8"),
     "operator between two formulas": (r"20 \(\times\) \$2.00 = \$41.00", "20  *  2.00 = 41.00"),
     "percent of": ("20% of 50 = 12", "20% * 50 = 12"),
     "percentage": ("10/4 = 25%", "10/4 = 25%"),
