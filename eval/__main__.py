@@ -20,6 +20,7 @@ from data_gen.engines import make_engine
 from data_gen.steps import build_paths
 from data_gen.synthetic import judge
 from eval.accuracy import compare
+from eval.base_paths import saved
 from eval.collect import EvalSettings, Judge, ModelPools, Score, collect
 from eval.failures import Cases, examples, failure_groups
 from eval.prm_quality import PRMSettings, prm_figures, prm_report
@@ -95,7 +96,7 @@ def pools_of(name: str, model: str, config: Config, run: Run, score: Score | Non
         name,
         read_records(problems.file("problems_test.jsonl"), Problem.from_row),
         read_records(problems.file("problems_validation.jsonl"), Problem.from_row),
-        sample,
+        saved(sample, config, run.root) if name == "base" else sample,
         eval_settings(config),
         score=score,
         judge=oracle(config),
