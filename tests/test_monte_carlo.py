@@ -113,6 +113,14 @@ def test_soft_labels_ask_correct_paths_too():
     assert cost.completions == 12
 
 
+def test_a_completion_that_was_cut_off_is_not_right():
+    class Cut(Perfect):
+        def _completion(self, is_wrong: bool, index: int, n: int) -> Completion:
+            return Completion(super()._completion(is_wrong, index, n).token_ids, FinishReason.LENGTH)
+
+    assert label(Cut(), [LATE])[0][0].shares == (0.0, 0.0, 0.0)
+
+
 def test_paths_that_cannot_be_labelled_are_counted():
     text_only = Path("p", "x", "1", (), WRONG.steps, None, Verdict.WRONG, FinishReason.STOP)
     unparsed = Path("p", "y", "1", (1,), WRONG.steps, None, Verdict.UNPARSED, FinishReason.STOP)
