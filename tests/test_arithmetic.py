@@ -52,6 +52,9 @@ TRUE_OR_UNSAID = {
     "cents": "$9.90 - $9 = $0.90 = 90 cents",
     "minutes": "2.5 hours = 150 minutes",
     "feet": "2 * 3 feet = 72 inches",
+    "minutes of several": "4 trips * 15 minutes = 1 hour",
+    "inches of several": "3 boards * 2 feet = 72 inches",
+    "made-up units": "Multiplying both sides gives 42 * 20/21 daps = 42 baps",
     "unlike units added": "5 feet + 3 inches = 63 inches",
     "unit stated": r"\[ 1 \text{ inch} = 2 \times 20 \text{ miles} = 40 \text{ miles} \]",
     "coins": "- 1 nickel = $0.05",
@@ -110,3 +113,8 @@ def test_long_text_takes_no_long_time(text):
     started = time.process_time()
     assert false_equation(text) is None
     assert time.process_time() - started < 2
+
+
+def test_a_text_beyond_the_limit_is_left_alone():
+    assert false_equation("word " * 2000 + ". Then 1+1 = 3") == "1+1 = 3"
+    assert false_equation("word " * 4000 + ". Then 1+1 = 3") is None
