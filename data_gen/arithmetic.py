@@ -56,7 +56,7 @@ _DOUBT = re.compile(
 _OTHER_NUMBERS = re.compile(
     r"\b(?:base[- ]?(?:\d+|two|three|four|five|six|seven|eight|nine|[a-z]\b)|binary|modulo|mod \d)|\\[pb]?mod", re.I
 )
-_WORD = r"(?:[A-Z]?[a-z]{3,}|[ckm]m|kg|mg|ml|lbs?|oz|ft|in|mi|hrs?|is|be|so|or|we|he|it|as|at|on|if)"
+_WORD = r"(?:[A-Z]?[a-z]{3,}|[ckm]m|kg|mg|ml|lbs?|oz|ft|in|mi|hrs?|is|be|[Ss]o|or|[Ww]e|[Hh]e|[Ii]t|as|at|on|if)"
 _UNIT_WORD = (
     r"(?!(?:of|by|times|and|plus|minus|divided|over|per|to|from|than|hundred|thousand|million|billion|dozen|choose|is|"
     r"are|was|were|equals|so|we|or|if|as|at|on|in|then|gives|which|that|this|have|has|had|for|with|left)\b)"

@@ -116,5 +116,5 @@ def test_long_text_takes_no_long_time(text):
 
 
 def test_a_text_beyond_the_limit_is_left_alone():
-    assert false_equation("word " * 2000 + ". Then 1+1 = 3") == "1+1 = 3"
-    assert false_equation("word " * 4000 + ". Then 1+1 = 3") is None
+    assert false_equation("word " * 2000 + ". So 1+1 = 3") == "1+1 = 3"
+    assert false_equation("word " * 4000 + ". So 1+1 = 3") is None
