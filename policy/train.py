@@ -121,7 +121,7 @@ def validation(
 ) -> Callable[[Any], dict[str, float]]:
     """Return the function that measures a policy on the validation problems.
 
-    ``accuracy`` is the mean of the greedy and the sampled pass@1: what a run is stopped and its best checkpoint is
+    ``accuracy`` is the mean of the greedy and the sampled pass@1 (at temperature 1, as in ``eval``): what a run is stopped and its best checkpoint is
     chosen by.
     """
     prompts = [list(encode(problem.text)) for problem in problems]
@@ -142,12 +142,13 @@ def validation(
 
     def measure(_: Any) -> dict[str, float]:
         greedy, _steps = share_correct(1, 0.0)
-        sampled, steps = share_correct(config.ppo.eval_samples, config.ppo.temperature)
+        sampled, steps = share_correct(config.ppo.eval_samples, EVAL_TEMPERATURE)
         return {"accuracy": (greedy + sampled) / 2, "greedy": greedy, "sampled": sampled, "steps": steps}
 
     return measure
 
 
+EVAL_TEMPERATURE = 1.0
 SHOWN = {"reward/outcome": "right", "kl/reference": "KL", "entropy": "entropy", "rollout/steps": "steps"}
 EVALUATED = {"eval_accuracy": "validation", "eval_greedy": "greedy", "eval_sampled": "sampled", "eval_steps": "steps"}
 
