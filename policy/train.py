@@ -121,8 +121,8 @@ def validation(
 ) -> Callable[[Any], dict[str, float]]:
     """Return the function that measures a policy on the validation problems.
 
-    ``accuracy`` is the mean of the greedy and the sampled pass@1 (at temperature 1, as in ``eval``): what a run is stopped and its best checkpoint is
-    chosen by.
+    ``accuracy`` is the mean of the greedy and the sampled pass@1 (at temperature 1, as in ``eval``): what a run is
+    stopped and its best checkpoint is chosen by.
     """
     prompts = [list(encode(problem.text)) for problem in problems]
 
