@@ -17,6 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from common.records import Problem
+from data_gen.engines import TransformersEngine
 from data_gen.synthetic import generate, judge
 from data_gen.synthetic.corpus import ANSWER_PREFIX
 
@@ -25,34 +26,19 @@ TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 SEED = 101
 
 
-@torch.no_grad()
 def sample(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     problems: Sequence[Problem],
     paths: int,
     temperature: float,
-    batch: int = 256,
 ) -> list[list[str]]:
     """Return ``paths`` completions a problem; temperature 0 is greedy."""
-    rows = [index for index, _ in enumerate(problems) for _ in range(paths)]
-    rows.sort(key=lambda index: -len(problems[index].text))
-    texts: list[list[str]] = [[] for _ in problems]
-    for start in range(0, len(rows), batch):
-        part = rows[start : start + batch]
-        encoded = tokenizer([problems[i].text + "\n" for i in part], return_tensors="pt", padding=True)
-        longest = max(problems[i].level or 10 for i in part)
-        out = model.generate(
-            input_ids=encoded["input_ids"],
-            attention_mask=encoded["attention_mask"],
-            max_new_tokens=24 * longest + 20,
-            do_sample=temperature > 0,
-            temperature=temperature or None,
-            top_k=0 if temperature else None,
-        )
-        for index, ids in zip(part, out[:, encoded["input_ids"].shape[1] :], strict=True):
-            texts[index].append(tokenizer.decode(ids, skip_special_tokens=True))
-    return texts
+    engine = TransformersEngine(model, tokenizer)
+    prompts = [tokenizer(problem.text + "\n")["input_ids"] for problem in problems]
+    longest = max(problem.level or 10 for problem in problems)
+    groups = engine.sample(prompts, n=paths, temperature=temperature, max_new_tokens=24 * longest + 20, seed=SEED)
+    return [[tokenizer.decode(one.token_ids, skip_special_tokens=True) for one in group] for group in groups]
 
 
 def split_path(text: str) -> tuple[list[str], str | None]:
