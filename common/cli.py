@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import random
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from common.config import Config, describe, load_config
-from common.errors import InputError
+from common.errors import InputError, RunError
 from common.runs import Run
 
 
@@ -57,7 +58,9 @@ def stage_main(
     run_stage: Callable[[Config, Run], None],
     argv: Sequence[str] | None = None,
 ) -> int:
-    """Run one stage; what the user can mend is printed as one line with exit code 2."""
+    """Run one stage; what the user can mend is printed as one line with exit code 2, a run that came to nothing or ran
+    out of disk space as one line with exit code 3.
+    """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         config, run = parse(name, purpose, sections, argv)
@@ -66,6 +69,17 @@ def stage_main(
     except InputError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
+    except RunError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 3
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(
+            f"{name}: disk full ({error.filename or error}); free space and run again: the stage continues",
+            file=sys.stderr,
+        )
+        return 3
     return 0
 
 

@@ -207,6 +207,13 @@ class PpoSection(Section):
     steps_floor: float = Field(
         0.7, ge=0, le=1, description="mean steps below this share of the start, no gain: stop (method)"
     )
+    blackboxes: int = Field(3, ge=0, description="most black boxes of a run (policy.blackbox); 0: none")
+    blackbox_kl: float | None = Field(
+        1.0, gt=0, description="KL of one update, nats a token, that writes a black box; null: never"
+    )
+    blackbox_gb: float = Field(
+        8.0, gt=0, description="most GB of a black box; above it optimiser, then weights stay out"
+    )
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints kept, besides the best")
 
 

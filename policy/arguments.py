@@ -9,6 +9,7 @@ from trl import GRPOConfig
 
 from common.config import Config
 from common.errors import InputError
+from policy.blackbox import BoxSettings
 from policy.monitors import Limits
 from policy.options import PolicySettings
 from policy.rewards import PenaltyWeights
@@ -111,3 +112,10 @@ def monitor_limits(config: Config) -> Limits:
         repeated_ngrams=ppo.repeat_limit,
         steps_kept=ppo.steps_floor,
     )
+
+
+def box_settings(config: Config, folder: Path) -> BoxSettings:
+    """When a black box is written below ``folder``."""
+    ppo = config.ppo
+    max_bytes = int(ppo.blackbox_gb * 1e9)
+    return BoxSettings(folder, ppo.blackboxes, ppo.blackbox_kl, max_bytes, config.model_dump(mode="json"))

@@ -20,15 +20,15 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 
 from common.config import Config
-from common.errors import InputError
-from common.models import load_policy, load_tokenizer, locate
+from common.errors import InputError, RunError
+from common.models import load_policy, load_tokenizer, locate, weights_hash
 from common.progress import StageBar
 from common.prompts import PromptTemplate
 from common.records import Problem, Verdict
 from common.runs import Run, StageFolder, read_records, write_atomic
 from data_gen.engines import Completion, Engine, make_engine
 from data_gen.steps import build_paths
-from policy.arguments import monitor_limits, policy_settings, trainer_arguments
+from policy.arguments import box_settings, monitor_limits, policy_settings, trainer_arguments
 from policy.rollouts import Sampler, Score
 from policy.trainer import ProcessPPOTrainer, last_complete_checkpoint, print_note
 from prm.score import PRMScorer
@@ -211,6 +211,7 @@ def build_trainer(
         evaluate_policy=validation(config, checked, sampler, encode, grade),
         callbacks=list(callbacks),
         announce=announce,
+        box=box_settings(config, folder.parent),
     )
     return trainer, tokenizer
 
@@ -249,9 +250,25 @@ def train_stage(config: Config, run: Run) -> None:
     else:
         log.drop_after(-1)
         trainer.evaluate()
+    start_hash = weights_hash(trainer.model)
     trainer.train(resume_from_checkpoint=checkpoint)
+    refuse_untrained(trainer, start_hash)
     if trainer.is_world_process_zero():
         finish(trainer, tokenizer, stage, timer, scorer, hash_before, process_weight)
+
+
+def refuse_untrained(trainer: ProcessPPOTrainer, start_hash: str) -> None:
+    """Nothing learned is a failure, never a finished stage.
+
+    Raises:
+        RunError: every update was skipped, or the weights to be saved are those of the start.
+    """
+    steps, skipped = trainer.state.global_step, trainer.skipped_updates
+    if steps == skipped or weights_hash(trainer.model) == start_hash:
+        raise RunError(
+            f"nothing was trained: {skipped} of {steps} updates skipped, weights as at the start;"
+            f" non-finite: {dict(trainer.blackbox.counts) or 'none'}"
+        )
 
 
 def finish(
@@ -285,6 +302,7 @@ def finish(
         stopped_by=trainer.stopped_by or "max_steps",
         fallbacks=int(sum(row.get("rollout/fallbacks", 0) for row in rows)),
         skipped_updates=trainer.skipped_updates,
+        nonfinite=dict(trainer.blackbox.counts),
         kl=last.get("kl/reference"),
         kl_base=last.get("kl/base", last.get("kl/reference") if trainer.base_model is None else None),
         validation_accuracy=trainer.state.best_metric,

@@ -35,9 +35,11 @@ from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 from common.records import Problem
 from policy.advantages import MovingAverage, compute_advantages
 from policy.batches import BatchPlan, PlanSampler, derived_seed, generations_needed, sort_windows
+from policy.blackbox import BlackBox, BoxSettings
 from policy.forward import token_logprobs
+from policy.microbatch import LossSettings, micro_batch_loss, model_inputs
 from policy.monitors import Limits, Monitors
-from policy.objective import PolicyLoss, policy_loss
+from policy.objective import PolicyLoss
 from policy.options import PolicySettings, check_arguments
 from policy.rollouts import (
     Grade,
@@ -78,6 +80,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         evaluate_policy: called with the unwrapped policy in evaluation mode, on every rank, when TRL's
             ``eval_strategy`` asks; returns metrics that hold ``accuracy`` in [0, 1] (becomes ``eval_accuracy``).
         announce: is told (update, line) of every alarm, change of kl_coef, and stop.
+        box: where black boxes go, None for no box (see ``policy.blackbox``).
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         base_model: PreTrainedModel | None = None,
         evaluate_policy: Callable[[Any], dict[str, float]] | None = None,
         announce: Callable[[int, str], None] = print_note,
+        box: BoxSettings | None = None,
         callbacks: list[Any] | None = None,
         optimizers: tuple[Any, Any] = (None, None),
     ) -> None:
@@ -105,7 +109,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         if args.eval_strategy != "no" and evaluate_policy is None:
             raise ValueError(f"policy trainer: eval_strategy = {args.eval_strategy!r} needs evaluate_policy")
         self.settings, self.sampler, self.grade, self.score = settings, sampler, grade, score
-        self.evaluate_policy, self.announce = evaluate_policy, announce
+        self.evaluate_policy, self.announce, self.blackbox = evaluate_policy, announce, BlackBox(box)
         self.monitors = Monitors(limits or Limits(), args.beta)
         self.moving_average = MovingAverage.create(settings.max_step_positions, settings.baseline_momentum)
         self.known_theorems: set[str] = set()
@@ -184,6 +188,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         """TRL's batch (sampling, grading, old and reference log-probs), then PRM scores and our advantages."""
         started = time.perf_counter()
         self._rows = [row["index"] for row in inputs]
+        self.refuse_bad_weights()
         output = super()._generate_and_score_completions(inputs)
         rollout = self._rollout
         rollout.seconds["logprobs"] = time.perf_counter() - started - sum(rollout.seconds.values())
@@ -205,6 +210,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         output["advantages"] = advantages.advantages_BT.to(device)
         output["is_trained"] = (batch.is_completion_BT & batch.is_counted_B[:, None]).to(device)
         output["is_reasoning"] = reasoning_mask(rollout, self.settings, self._tokenizer, width).to(device)
+        output["rollout_row"] = torch.arange(len(inputs), device=device)
         if self.base_model is not None:
             self._log_base_kl(output)
         self._log_rollout(rollout, advantages)
@@ -245,32 +251,17 @@ class ProcessPPOTrainer(TrainerUpkeep):
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         """Loss of one micro-batch, scaled so that the mean over ranks of the sum over the update is the objective."""
         logprobs_BT, entropy_BT, _ = self._get_per_token_logps_and_entropies(
-            model,
-            torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1),
-            torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1),
-            inputs["completion_ids"].size(1),
-            compute_entropy=True,
+            model, *model_inputs(inputs), compute_entropy=True
         )
-        old_logprobs_BT = inputs.get("old_per_token_logps")
-        num_ranks = self.accelerator.num_processes
-        out = policy_loss(
-            logprobs_BT,
-            logprobs_BT.detach() if old_logprobs_BT is None else old_logprobs_BT,
-            inputs["advantages"],
-            inputs["is_trained"],
-            reference_logprobs_BT=inputs.get("ref_per_token_logps"),
-            is_reasoning_BT=inputs["is_reasoning"],
-            entropy_BT=entropy_BT,
-            num_trained=inputs["window_trained"] / num_ranks,
-            num_reasoning=inputs["window_reasoning"] / num_ranks,
-            clip_low=self.epsilon_low,
-            clip_high=self.epsilon_high,
-            kl_coef=self.monitors.kl_coef,
-            is_kl_corrected=self.args.use_bias_correction_kl,
-            importance_BT=inputs.get("importance_sampling_ratio"),
-        )
+        out = micro_batch_loss(logprobs_BT, entropy_BT, inputs, self.loss_settings())
+        self.blackbox.keep(logprobs_BT)
         self._parts.append(out)
         return out.loss
+
+    def loss_settings(self) -> LossSettings:
+        """Clip and KL weight in force."""
+        is_corrected, num_ranks = self.args.use_bias_correction_kl, self.accelerator.num_processes
+        return LossSettings(self.epsilon_low, self.epsilon_high, self.monitors.kl_coef, is_corrected, num_ranks)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         started = time.perf_counter()

@@ -9,7 +9,6 @@ from the start of the round, its hash compared), and everything of ours: baselin
 from __future__ import annotations
 
 import json
-import math
 import os
 import pathlib
 from collections.abc import Callable
@@ -21,21 +20,26 @@ from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
+from common.checksums import write_manifest
+from common.errors import RunError
 from common.models import weights_hash
 from policy.advantages import Advantages, MovingAverage
+from policy.blackbox import AGREED, SKIPPED, BlackBox
+from policy.checkpoints import POLICY_STATE, last_complete_checkpoint, policy_state, use_intact_best
 from policy.monitors import BatchFacts, Monitors
 from policy.objective import PolicyLoss
 from policy.options import PolicySettings, updates_per_generation
 from policy.rollouts import Rollout, rollout_sums
 
-POLICY_STATE = "policy_state.json"
+__all__ = ["NonFiniteUpdates", "TrainerUpkeep", "last_complete_checkpoint"]
+
 _SUMMED = ("num_trained", "num_reasoning", "clipped_sum", "old_kl_sum", "kl_sum", "kl_k1_sum", "entropy_sum")
 _UNSAID = ("rewards/", "reward_std", "frac_reward", "completions/clipped", "completions/m", "step_time")
 """TRL's metrics that read the placeholder reward, or the last id as the end: ours are logged instead."""
 
 
-class NonFiniteUpdates(RuntimeError):
-    """Too many updates in a row had a non-finite loss or gradient."""
+class NonFiniteUpdates(RunError):
+    """Too many updates in a row had a non-finite loss or gradient, or a weight of the policy is not finite."""
 
 
 class TrainerUpkeep(GRPOTrainer):
@@ -54,6 +58,7 @@ class TrainerUpkeep(GRPOTrainer):
     known_theorems: set[str]
     evaluate_policy: Any
     announce: Callable[[int, str], None]
+    blackbox: BlackBox
     control: Any
     ref_model: Any
     _buffered_inputs: Any
@@ -83,22 +88,37 @@ class TrainerUpkeep(GRPOTrainer):
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         """End of an update's backward passes: skip it when it is not finite, log it, and close the generation batch."""
         grad_norm = super()._get_grad_norm(model, grad_norm)
-        losses = sum(part.loss.detach() for part in self._parts).double()
-        sums = torch.stack([sum(getattr(part, name) for part in self._parts).double() for name in _SUMMED])
-        is_bad = not (math.isfinite(float(grad_norm)) and math.isfinite(float(losses)))
-        flags = torch.tensor([float(is_bad)], dtype=torch.float64, device=sums.device)
-        *sums, num_bad = self._reduce_sum(torch.cat([sums, flags])).tolist()
+        seen = self.blackbox.look(self, grad_norm)
+        local = torch.stack([sum(getattr(part, name) for part in self._parts).double() for name in _SUMMED])
+        flags = torch.tensor([float(kind in seen) for kind in AGREED], dtype=torch.float64, device=local.device)
+        totals = self._reduce_sum(torch.cat([local, flags])).tolist()
+        sums = dict(zip(_SUMMED, totals, strict=False))
+        kinds = [kind for kind, count in zip(AGREED, totals[len(_SUMMED) :], strict=True) if count]
+        kinds += ["kl"] if self.blackbox.spike(sums["kl_sum"] / max(sums["num_reasoning"], 1)) else []
         ratio_error = max(float(part.max_ratio_error) for part in self._parts)
+        self.blackbox.record(self, kinds, seen, grad_norm)
         self._parts = []
-        if num_bad:
+        if SKIPPED.intersection(kinds):
             self._skip_update(model)
         else:
             self.skipped_in_a_row = 0
-            self._log_update(dict(zip(_SUMMED, sums, strict=True)), ratio_error)
+            self._log_update(sums, ratio_error)
         self._log_mean("update/skipped", self.skipped_updates)
         if self._step % self.generate_every == 0:
             self._finish_generation()
         return grad_norm
+
+    def window(self) -> list[dict[str, Any]]:
+        """The micro-batches of the update whose last backward pass is done, on this rank."""
+        first, size = self._step - self.args.gradient_accumulation_steps, self.args.steps_per_generation
+        return [self._buffered_inputs[step % size] for step in range(first, self._step)]
+
+    def refuse_bad_weights(self) -> None:
+        """Raise NonFiniteUpdates when a weight of the policy is not finite: sampling and training are at an end."""
+        if name := self.blackbox.first_bad_weight(self):
+            raise NonFiniteUpdates(
+                f"update {self.state.global_step}: weight {name} is not finite; resume from the last good checkpoint"
+            )
 
     def _skip_update(self, model: Any) -> None:
         """Drop all gradients: an optimiser leaves parameters without a gradient, and their moments, as they are."""
@@ -167,6 +187,7 @@ class TrainerUpkeep(GRPOTrainer):
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> dict:
         """Call ``evaluate_policy`` with a forked random state; see the class."""
+        self.refuse_bad_weights()
         was_training = self.model.training
         self._is_evaluating = True
         self.model.eval()
@@ -197,7 +218,7 @@ class TrainerUpkeep(GRPOTrainer):
     def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> Any:
         """TRL's; a run that a monitor had stopped before its last checkpoint loads it and trains no further."""
         if isinstance(resume_from_checkpoint, str | os.PathLike):
-            state = _policy_state(resume_from_checkpoint)
+            state = policy_state(resume_from_checkpoint)
             if state["monitors"]["stopped_by"]:
                 self.args.max_steps = state["update"]
         return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
@@ -214,8 +235,8 @@ class TrainerUpkeep(GRPOTrainer):
                 f"{updates_per_generation(self.args)} updates"
             )
         self.known_theorems = set().union(*gather_object([list(self.known_theorems)]))
+        folder = pathlib.Path(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
         if self.args.should_save:
-            folder = pathlib.Path(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
             folder.mkdir(parents=True, exist_ok=True)
             state = {
                 "step": self._step,
@@ -225,10 +246,18 @@ class TrainerUpkeep(GRPOTrainer):
                 "known_theorems": sorted(self.known_theorems),
                 "skipped_updates": self.skipped_updates,
                 "skipped_in_a_row": self.skipped_in_a_row,
+                "nonfinite": dict(self.blackbox.counts),
                 "reference_hash": self._hash_of_reference(),
             }
             (folder / POLICY_STATE).write_text(json.dumps(state))
         super()._save_checkpoint(model, trial)
+        self.accelerator.wait_for_everyone()
+        if self.args.should_save:
+            write_manifest(folder)
+
+    def _load_best_model(self) -> None:
+        use_intact_best(self.state, self.args.output_dir, self._say)
+        super()._load_best_model()
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Restore what ``_save_checkpoint`` saved.
@@ -242,7 +271,7 @@ class TrainerUpkeep(GRPOTrainer):
         has_own_files = self.is_deepspeed_enabled or self.is_fsdp_enabled
         if not has_own_files and not os.path.isfile(os.path.join(checkpoint, "optimizer.pt")):
             raise ValueError(f"{checkpoint}: no optimizer.pt; this checkpoint cannot be resumed")
-        state = _policy_state(checkpoint)
+        state = policy_state(checkpoint)
         if state["reference_hash"] != self._hash_of_reference():
             raise ValueError(f"{checkpoint}: the reference model is not the one this run started with")
         self._step = state["step"]
@@ -250,6 +279,7 @@ class TrainerUpkeep(GRPOTrainer):
         self.monitors.load_state_dict(state["monitors"])
         self.known_theorems = set(state["known_theorems"])
         self.skipped_updates, self.skipped_in_a_row = state["skipped_updates"], state["skipped_in_a_row"]
+        self.blackbox.counts.update(state.get("nonfinite", {}))
 
     def _hash_of_reference(self) -> str | None:
         if self._reference_hash is None and self.ref_model is not None and not self.is_deepspeed_enabled:
@@ -290,26 +320,3 @@ class TrainerUpkeep(GRPOTrainer):
 
     def _log_mean(self, name: str, value: float) -> None:
         self._metrics["train"][name].append(value)
-
-
-def _policy_state(checkpoint: str | os.PathLike[str]) -> dict[str, Any]:
-    path = pathlib.Path(checkpoint, POLICY_STATE)
-    if not path.is_file():
-        raise ValueError(f"{checkpoint}: no {POLICY_STATE}; this checkpoint cannot be resumed")
-    return json.loads(path.read_text())
-
-
-def last_complete_checkpoint(folder: str | os.PathLike[str]) -> str | None:
-    """Return the newest checkpoint in a folder that was written to its end, None without any.
-
-    ``trainer_state.json`` is the last file of a checkpoint; a process killed before it leaves an unusable folder.
-    """
-    found = []
-    for path in pathlib.Path(folder).glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
-        try:
-            json.loads((path / "trainer_state.json").read_text())
-            json.loads((path / POLICY_STATE).read_text())
-        except (OSError, ValueError):
-            continue
-        found.append((int(path.name.rsplit("-", 1)[1]), str(path)))
-    return max(found)[1] if found else None

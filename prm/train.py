@@ -21,6 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import EarlyStoppingCallback, PreTrainedModel, TrainerCallback
 
+from common.checksums import file_sha256, newest_intact
 from common.errors import InputError
 from common.progress import StageBar
 from prm.inputs import PRMInput
@@ -144,8 +145,12 @@ def _run_stage(
 ) -> tuple[PreTrainedModel, list[dict[str, Any]]]:
     """Train one part of the model; a finished stage is read back from ``folder``."""
     done = folder / STAGE_REPORT
+    weights = folder / "weights.pt"
+    if done.exists() and not _is_as_written(weights, json.loads(done.read_text()).get("weights_sha256")):
+        print(f"{weights} is not as it was written; part {part!r} of the fit is trained again")
+        done.unlink(missing_ok=True)
     if done.exists():
-        model.load_state_dict(torch.load(folder / "weights.pt", map_location=model.device, weights_only=True))
+        model.load_state_dict(torch.load(weights, map_location=model.device, weights_only=True))
         return model, json.loads(done.read_text())["history"]
     trained: Any = with_lora(model, settings.lora_rank) if part == "all" and settings.lora_rank else model
     if trained is model:
@@ -166,20 +171,18 @@ def _run_stage(
     model = merge_lora(trainer.accelerator.unwrap_model(trainer.model))
     set_trainable(model, "all")
     if trainer.args.should_save:
-        torch.save(model.state_dict(), folder / "weights.pt")
+        torch.save(model.state_dict(), weights)
         part_file = done.with_suffix(".part")
-        part_file.write_text(json.dumps({"history": trainer.state.log_history}))
+        sums = {"weights_sha256": file_sha256(weights)}
+        part_file.write_text(json.dumps({"history": trainer.state.log_history, **sums}))
         part_file.replace(done)
     return model, trainer.state.log_history
 
 
+def _is_as_written(weights: pathlib.Path, sha256: str | None) -> bool:
+    return weights.is_file() and file_sha256(weights) == sha256
+
+
 def newest_checkpoint(folder: pathlib.Path) -> str | None:
-    """Newest complete checkpoint in ``folder``, None if there is none; one cut by a kill is passed over."""
-    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]), reverse=True)
-    for path in found:
-        try:
-            json.loads((path / "trainer_state.json").read_text())  # written last
-        except (OSError, ValueError):
-            continue
-        return str(path)
-    return None
+    """Newest complete and undamaged checkpoint in ``folder``, None if there is none; see ``newest_intact``."""
+    return newest_intact(folder, ("trainer_state.json",))

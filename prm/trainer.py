@@ -17,7 +17,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
 from transformers import Trainer, TrainerControl, TrainingArguments
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from common.checksums import write_manifest
 from common.records import IGNORED
 from prm.inputs import PRMBatch, PRMInput, collate
 from prm.network import read_steps, reads_surprise
@@ -140,6 +142,12 @@ class PRMTrainer(Trainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        self.accelerator.wait_for_everyone()
+        if self.args.should_save:
+            write_manifest(pathlib.Path(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"))
+
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int]:
         paths: Sequence[PRMInput] = self.train_dataset if train_dataset is None else train_dataset
         window = self.settings.batch_paths * self.settings.accumulate * self.accelerator.num_processes
@@ -166,7 +174,7 @@ def trainer_arguments(part: Part, settings: FitSettings, folder: pathlib.Path) -
         load_best_model_at_end=True,
         metric_for_best_model="eval_first_error_f1" if is_f1 else "eval_loss",
         greater_is_better=is_f1,
-        save_total_limit=1,
+        save_total_limit=2,  # a damaged newest one must leave one to go back to
         logging_steps=10,
         logging_nan_inf_filter=False,
         remove_unused_columns=False,

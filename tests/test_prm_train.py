@@ -109,6 +109,28 @@ def test_resume_ends_with_the_weights_of_a_straight_fit(policy: Path, tmp_path: 
     assert third.quality == report.quality
 
 
+def test_damaged_checkpoint_and_weights_are_told_and_the_fit_ends_as_a_straight_one(
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs, held_out = toy_inputs(32), toy_inputs(16, seed=1)
+    settings = dataclasses.replace(QUICK, head_epochs=0, epochs=3)
+    straight, _ = fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "straight")
+    with pytest.raises(KeyboardInterrupt):
+        fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut", callbacks=[StopAt(5)])
+    newest = tmp_path / "cut" / "all" / "checkpoint-4"
+    assert newest_checkpoint(tmp_path / "cut" / "all") == str(newest)
+    (newest / "optimizer.pt").write_bytes((newest / "optimizer.pt").read_bytes()[:-50])
+    assert newest_checkpoint(tmp_path / "cut" / "all") == str(tmp_path / "cut" / "all" / "checkpoint-2")
+    resumed, _ = fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut")
+    assert "checkpoint-4 is passed over: optimizer.pt is not as it was written" in capsys.readouterr().out
+    assert weights_hash(resumed) == weights_hash(straight)
+    finished = tmp_path / "cut" / "all" / "weights.pt"
+    finished.write_bytes(finished.read_bytes()[:-50])
+    again, _ = fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut")
+    assert "is not as it was written; part 'all' of the fit is trained again" in capsys.readouterr().out
+    assert weights_hash(again) == weights_hash(straight)
+
+
 def test_a_checkpoint_cut_by_a_kill_is_passed_over(tmp_path: Path) -> None:
     for step, text in ((4, "{}"), (8, '{"cut'), (12, None)):
         folder = tmp_path / f"checkpoint-{step}"

@@ -1,0 +1,54 @@
+"""Which checkpoint of a policy run may be used: complete, and with the bytes it was written with."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from common.checksums import NO_MANIFEST, damage, newest_intact
+from common.errors import RunError
+
+POLICY_STATE = "policy_state.json"
+
+
+def policy_state(checkpoint: str | os.PathLike[str]) -> dict[str, Any]:
+    """What ``policy.upkeep`` saved beside TRL's files.
+
+    Raises:
+        ValueError: the checkpoint has none.
+    """
+    path = pathlib.Path(checkpoint, POLICY_STATE)
+    if not path.is_file():
+        raise ValueError(f"{checkpoint}: no {POLICY_STATE}; this checkpoint cannot be resumed")
+    return json.loads(path.read_text())
+
+
+def last_complete_checkpoint(folder: str | os.PathLike[str], say: Callable[[str], None] = print) -> str | None:
+    """Return the newest checkpoint in a folder that was written to its end and is undamaged, None without any.
+
+    ``trainer_state.json`` is the last file of TRL's; a process killed before it leaves an unusable folder.
+    """
+    return newest_intact(folder, ("trainer_state.json", POLICY_STATE), say)
+
+
+def use_intact_best(state: Any, folder: str | os.PathLike[str], say: Callable[[str], None]) -> None:
+    """Point ``state.best_model_checkpoint`` (a ``TrainerState``) at an undamaged checkpoint, the newest one if need be.
+
+    Raises:
+        RunError: the best checkpoint is damaged and there is no other.
+    """
+    best = state.best_model_checkpoint
+    reason = damage(best)
+    if reason in (None, NO_MANIFEST):
+        return
+    other = newest_intact(folder, ("trainer_state.json", POLICY_STATE), say)
+    if other is None:
+        raise RunError(f"the best checkpoint {best} is damaged ({reason}) and there is no other")
+    step = int(other.rsplit("-", 1)[1])
+    rows = [row for row in state.log_history if row.get("step") == step and "eval_accuracy" in row]
+    say(f"the best checkpoint {best} is damaged ({reason}); {other} is kept instead")
+    state.best_model_checkpoint, state.best_global_step = other, step
+    state.best_metric = rows[-1]["eval_accuracy"] if rows else None
