@@ -16,7 +16,10 @@ from common.errors import InputError
 ARMS_FILE = Path(__file__).parent / "arms.yaml"
 RESERVED = (
     "seed",
-    *(f"ppo.{key}" for key in ("batches", "learning_rate", "problems", "paths", "epochs", "minibatches", "kl_coef")),
+    *(
+        f"ppo.{key}"
+        for key in ("batches", "learning_rate", "problems", "paths", "epochs", "minibatches", "kl_coef", "temperature")
+    ),
     *(f"data.{key}" for key in ("source", "levels", "test_levels", "pool", "validation", "test", "max_new_tokens")),
 )
 """Settings an arm may not change: they are what makes arms comparable."""
