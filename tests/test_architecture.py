@@ -8,9 +8,15 @@ import pytest
 from common.config import load_config
 
 PROJECT = Path(__file__).parent.parent
-ORDER = ["common", "grading", "data_gen", "prm", "policy", "eval", "pipeline"]
+ORDER = ["common", "math_env", "grading", "data_gen", "prm", "policy", "eval", "pipeline"]
 PURE = [
     "common/metrics.py",
+    "math_env/kernel.py",
+    "math_env/problems.py",
+    "math_env/rules.py",
+    "math_env/search.py",
+    "math_env/terms.py",
+    "math_env/tokens.py",
     "data_gen/labels.py",
     "data_gen/math_shepherd.py",
     "data_gen/prm800k.py",
@@ -57,6 +63,30 @@ def test_imports_point_only_to_earlier_packages(package):
         if module.split(".")[0] in later
     }
     assert not wrong
+
+
+def test_nothing_but_the_bench_and_tests_uses_the_environment_and_it_uses_only_common():
+    own = {module for path in (PROJECT / "math_env").glob("*.py") for module in imported_modules(path)}
+    assert {module.split(".")[0] for module in own} & set(ORDER) == {"common", "math_env"}
+    for package in set(ORDER) - {"math_env"}:
+        for path in (PROJECT / package).rglob("*.py"):
+            assert not any(module.split(".")[0] == "math_env" for module in imported_modules(path))
+
+
+def test_the_kernel_rests_on_exact_arithmetic_alone():
+    """No solver, computer algebra, parser, clock or random number can decide what a theorem is."""
+    allowed = {
+        "__future__",
+        "collections.abc",
+        "fractions",
+        "functools",
+        "math",
+        "math_env",
+        "math_env.terms",
+        "typing",
+    }
+    assert imported_modules(PROJECT / "math_env/kernel.py") <= allowed
+    assert imported_modules(PROJECT / "math_env/terms.py") <= allowed | {"weakref"}
 
 
 @pytest.mark.parametrize("name", PURE)
