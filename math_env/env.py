@@ -18,7 +18,7 @@ from common.errors import InputError
 from math_env import problems, rules
 from math_env.problems import FAMILIES, LEVELS, SPLITS, Problem
 from math_env.rules import ACTIONS, FACTS, INDEX, NAMES
-from math_env.terms import Refused
+from math_env.terms import Expr, Refused
 from math_env.tokens import LENGTH, LIMIT, row, show
 
 PROVED, PENALTY = 1.0, -0.1
@@ -66,7 +66,7 @@ class MathEnv(gym.Env[Observation, SupportsInt]):
         self.max_steps, self.invalid_ends, self.step_discount = max_steps, invalid_ends, step_discount
         self.render_mode = render_mode
         self.action_space = spaces.Discrete(len(ACTIONS))
-        self.observation_space = spaces.Dict(
+        self.observation_space = spaces.Dict(  # type: ignore[assignment]
             {
                 "facts": spaces.Box(-LIMIT, LIMIT, (FACTS, LENGTH), np.int32),
                 "goal": spaces.Box(-LIMIT, LIMIT, (LENGTH,), np.int32),
@@ -164,8 +164,8 @@ class MathEnv(gym.Env[Observation, SupportsInt]):
         goal = self.state.goal
         if goal is not None:
             for slot, fact in enumerate(goal.facts):
-                facts[slot] = row(fact.concl)
-            target[:] = row(goal.target)
+                facts[slot] = _row(fact.concl)
+            target[:] = _row(goal.target)
         goals = sum(isinstance(item, rules.Goal) for item in self.state.work)
         counts = np.array([goals, len(goal.facts) if goal else 0, self.steps], np.int32)
         return {"facts": facts, "goal": target, "counts": counts}
@@ -180,6 +180,12 @@ class MathEnv(gym.Env[Observation, SupportsInt]):
             "is_proved": self.state.theorem is not None,
             "refusal": refusal,
         }
+
+
+def _row(expr: Expr) -> np.ndarray:
+    found = row(expr)
+    assert found is not None, "a state holds only what fits"
+    return found
 
 
 def _prefix(script: tuple[str, ...], prefix: int) -> tuple[str, ...]:

@@ -79,9 +79,9 @@ def _term(term: Expr) -> Expr:
     return term
 
 
-def _number(item: object) -> Fraction:
+def _number(item: Any) -> Fraction:
     _require(type(item) in (int, Fraction), "no number")
-    return Fraction(item)  # type: ignore[arg-type]
+    return Fraction(item)
 
 
 def _zero_form(atom: Expr) -> tuple[str, Poly]:
@@ -328,8 +328,8 @@ def add(first: Theorem, second: Theorem) -> Sequent:
     hyps = first.hyps | second.hyps
     if first.concl.op == "dvd" and second.concl.op == "dvd":
         _require(first.concl.args[0] == second.concl.args[0], "two moduli")
-        total = terms.combine(*(terms.integer_poly(t.concl.args[1]) for t in (first, second)))
-        return hyps, Expr("dvd", first.concl.args[0], terms.term_of(total))
+        a, b = (terms.integer_poly(t.concl.args[1]) for t in (first, second))
+        return hyps, Expr("dvd", first.concl.args[0], terms.term_of(terms.combine(a, b)))
     (relation, p), (other, q) = _zero_form(first.concl), _zero_form(second.concl)
     order = ("eq", "ge", "gt")
     _require(relation in order and other in order, "≠ cannot be added")
