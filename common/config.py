@@ -215,6 +215,10 @@ class PpoSection(Section):
         8.0, gt=0, description="most GB of a black box; above it optimiser, then weights stay out"
     )
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints kept, besides the best")
+    alarm_actions: bool = Field(True, description="alarms act (docs/doctor.md); false: they are only logged")
+    outcome_only_batches: int = Field(5, ge=1, description="batches on the outcome alone after an alarm on the PRM")
+    prm_auc_floor: float = Field(0.5, ge=0, le=1, description="AUC of PRM on outcome below this: outcome alone")
+    entropy_floor: float = Field(0.1, ge=0, le=1, description="entropy below this share of its start raises kl_coef")
 
 
 class EvalSection(Section):

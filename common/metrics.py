@@ -153,6 +153,20 @@ def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float:
     return sum(b.count * abs(b.mean_probability - b.share_right) for b in bins) / total if total else 0.0
 
 
+def auc(scores: Sequence[float], is_positive: Sequence[bool]) -> float | None:
+    """Area under the ROC curve: the probability that a positive's score is above a negative's, ties counted half.
+
+    ``(R - n(n + 1) / 2) / (n m)`` with R the rank sum of the n positives (ranks from 1, ties averaged) and m negatives.
+    In [0, 1]; None without a positive or without a negative.
+    """
+    num_positive = sum(is_positive)
+    num_negative = len(scores) - num_positive
+    if not num_positive or not num_negative:
+        return None
+    rank_sum = float(stats.rankdata(scores)[np.asarray(is_positive, dtype=bool)].sum())
+    return (rank_sum - num_positive * (num_positive + 1) / 2) / (num_positive * num_negative)
+
+
 def repeated_ngram_share(token_ids: Sequence[int], n: int = 4) -> float:
     """Share of n-grams that occurred before in the same sequence: ``1 - distinct / total`` in [0, 1]; 0 if none."""
     total = len(token_ids) - n + 1

@@ -9,10 +9,14 @@ from trl import GRPOConfig
 
 from common.config import Config
 from common.errors import InputError
+from policy.actions import RULES, tuned
 from policy.blackbox import BoxSettings
 from policy.monitors import Limits
 from policy.options import PolicySettings
 from policy.rewards import PenaltyWeights
+
+KL_SPIKE = 3.0
+"""The KL that rolls a run back, as a multiple of ``ppo.kl_cap``."""
 
 
 def trainer_arguments(config: Config, folder: Path, world_size: int = 1) -> GRPOConfig:
@@ -111,6 +115,17 @@ def monitor_limits(config: Config) -> Limits:
         kl_high=ppo.kl_high,
         repeated_ngrams=ppo.repeat_limit,
         steps_kept=ppo.steps_floor,
+        rules=tuned(
+            RULES,
+            {
+                "kl_spike": KL_SPIKE * ppo.kl_cap,
+                "prm_misleads": ppo.prm_auc_floor,
+                "entropy_collapse": ppo.entropy_floor,
+            },
+            ppo.difficulty_bands,
+        ),
+        outcome_only_batches=ppo.outcome_only_batches,
+        acts=ppo.alarm_actions,
     )
 
 

@@ -52,3 +52,25 @@ def use_intact_best(state: Any, folder: str | os.PathLike[str], say: Callable[[s
     say(f"the best checkpoint {best} is damaged ({reason}); {other} is kept instead")
     state.best_model_checkpoint, state.best_global_step = other, step
     state.best_metric = rows[-1]["eval_accuracy"] if rows else None
+
+
+def last_good_checkpoint(folder: str | os.PathLike[str], before: int, best: str | None = None) -> str | None:
+    """Return the complete, undamaged checkpoint a rollback goes to, None without any.
+
+    Args:
+        before: the update at which the first bad batch was sampled. The checkpoint of that very update is not good:
+            its weights are the ones that batch was sampled from.
+        best: the best checkpoint by validation; it is taken when it is old enough, else the newest that is.
+    """
+    good = {}
+    for path in pathlib.Path(folder).glob("checkpoint-*"):
+        update = path.name.rsplit("-", 1)[1]
+        if update.isdecimal() and int(update) < before and damage(path) in (None, NO_MANIFEST) and _is_complete(path):
+            good[int(update)] = path
+    chosen = next((path for path in good.values() if best is not None and path.name == pathlib.Path(best).name), None)
+    chosen = chosen or good.get(max(good, default=-1))
+    return str(chosen) if chosen else None
+
+
+def _is_complete(checkpoint: pathlib.Path) -> bool:
+    return all((checkpoint / name).is_file() for name in ("trainer_state.json", POLICY_STATE))

@@ -1,13 +1,15 @@
 """Monitors of a PPO run: pure rules over windows of batches and evaluations, each giving a reason in words or None.
 
-Stop rules end the run and their reason becomes ``stopped_by``; alarms are logged and end nothing.
+Stop rules end the run and their reason becomes ``stopped_by``; alarms are logged, and those of ``policy.actions`` act.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from policy.actions import RULES, Action, Rule, firings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Limits:
         truncated: alarm above this share of truncated paths over ``alarm_batches`` batches in a row.
         alarm_batches: batches in a row with all rewards 0 (or too many truncated) before an alarm.
         equal_groups: alarm above this share of groups whose rewards are all equal.
+        rules: alarms that act. outcome_only_batches: batches of the action of that name.
+        acts: False = what would be done is logged and not done.
     """
 
     flat_evaluations: int | None = 5
@@ -45,6 +49,9 @@ class Limits:
     truncated: float = 0.5
     alarm_batches: int = 3
     equal_groups: float = 0.6
+    rules: tuple[Rule, ...] = RULES
+    outcome_only_batches: int = 5
+    acts: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +63,11 @@ class BatchFacts:
         repeated_ngrams: mean share of repeated 4-grams. mean_steps: steps a path.
         fallback_share, truncated_share, unparsed_share: of all paths. reward_mean: outcome without penalties.
         equal_group_share: groups whose rewards are all equal.
+        prm_auc: probability that a right path's least step score is above a wrong path's; None without both.
+        step_tokens: tokens a step. separators: share of the sampled tokens that part steps.
+        duplicate_steps, same_pattern: steps whose text, or sentence pattern, an earlier step of the path has.
+        entropy: of the next token, nats (mean over the updates of the batch).
+        These six are None where they were not measured.
     """
 
     kl: float
@@ -66,6 +78,32 @@ class BatchFacts:
     unparsed_share: float
     reward_mean: float
     equal_group_share: float
+    prm_auc: float | None = None
+    step_tokens: float | None = None
+    separators: float | None = None
+    duplicate_steps: float | None = None
+    same_pattern: float | None = None
+    entropy: float | None = None
+
+    @classmethod
+    def from_metrics(cls, metrics: Mapping[str, float], kl: float, entropy: float | None) -> Self:
+        """Take the facts from the metrics that the trainer logs for a batch."""
+        return cls(
+            kl=kl,
+            repeated_ngrams=metrics["rollout/repeated_ngrams"],
+            mean_steps=metrics["rollout/steps"],
+            fallback_share=metrics["rollout/fallback_share"],
+            truncated_share=metrics["rollout/truncated"],
+            unparsed_share=metrics["rollout/unparsed"],
+            reward_mean=metrics["reward/outcome"],
+            equal_group_share=metrics["rollout/equal_groups"],
+            prm_auc=metrics.get("prm/auc"),
+            step_tokens=metrics["rollout/step_tokens"],
+            separators=metrics["rollout/separators"],
+            duplicate_steps=metrics["rollout/duplicate_steps"],
+            same_pattern=metrics["rollout/same_pattern"],
+            entropy=entropy,
+        )
 
 
 def flat_accuracy(accuracies: Sequence[float], num_evaluations: int, min_gain: float = 0.0) -> str | None:
@@ -143,20 +181,32 @@ def batch_alarms(batches: Sequence[BatchFacts], limits: Limits) -> list[str]:
 class Monitors:
     """History of a run and the rules over it; its state goes into every checkpoint.
 
-    ``kl_coef`` is the coefficient in force: the trainer reads it before every batch.
+    ``kl_coef`` is the coefficient in force: the trainer reads it before every batch, as ``is_outcome_only`` (True = the
+    next batch learns from the outcome alone) and ``process_factor`` (times the process weight).
+
+    ``rollback_before``: set by a rollback; the number of batches before the window that raised it.
     """
 
     def __init__(self, limits: Limits, kl_coef: float) -> None:
         self.limits = limits
         self.kl_coef = kl_coef
         self.stopped_by: str | None = None
+        self.process_factor = 1.0
+        self.rollback_before: int | None = None
+        self._outcome_only_left = 0
+        self._starts: dict[str, int] = {}
         self._batches: list[BatchFacts] = []
         self._kls: list[float] = []
         self._accuracies: list[float] = []
 
+    @property
+    def is_outcome_only(self) -> bool:
+        return self._outcome_only_left > 0
+
     def observe_batch(self, facts: BatchFacts) -> list[str]:
-        """Take in a batch; return its alarms and, when kl_coef changed, a line that says so. Sets ``stopped_by``."""
+        """Take in a batch; return its alarms, the actions taken and any change of kl_coef. Sets ``stopped_by``."""
         limits = self.limits
+        self._outcome_only_left = max(0, self._outcome_only_left - 1)
         self._batches.append(facts)
         self._kls.append(facts.kl)
         notes = batch_alarms(self._batches, limits)
@@ -164,6 +214,7 @@ class Monitors:
         if kl_coef != self.kl_coef:
             notes.append(f"kl_coef {self.kl_coef:.3g} -> {kl_coef:.3g} (KL {facts.kl:.3g} nats a token)")
             self.kl_coef, self._kls = kl_coef, []
+        notes += self._act()
         reasons = []
         if limits.kl_cap is not None:
             kls = [batch.kl for batch in self._batches]
@@ -175,6 +226,31 @@ class Monitors:
             steps = [batch.mean_steps for batch in self._batches]
             reasons.append(lost_steps(steps, self._accuracies, limits.window, limits.steps_kept))
         self._stop(reasons)
+        return notes
+
+    def _act(self) -> list[str]:
+        """Take the action of every rule that fires, each action once; return a line for each rule."""
+        notes, done = [], set()
+        for rule, reason in firings(self.limits.rules, self._batches, self._starts):
+            self._starts[rule.name] = len(self._batches)
+            notes.append(
+                f"{rule.name}: {reason}; action: {rule.action.value if self.limits.acts else 'none (log only)'}"
+            )
+            if not self.limits.acts or rule.action in done:
+                continue
+            done.add(rule.action)
+            if rule.action is Action.OUTCOME_ONLY:
+                self._outcome_only_left = self.limits.outcome_only_batches
+                notes[-1] += f" for {self._outcome_only_left} batches"
+            elif rule.action is Action.HALVE_PROCESS_WEIGHT:
+                self.process_factor /= 2
+                notes[-1] += f", now {self.process_factor:g} of the setting"
+            elif rule.action is Action.RAISE_KL_COEF:
+                notes[-1] += f" {self.kl_coef:.3g} -> {self.kl_coef * self.limits.kl_factor:.3g}"
+                self.kl_coef, self._kls = self.kl_coef * self.limits.kl_factor, []
+            else:
+                self.rollback_before = len(self._batches) - rule.window
+                self._stop([f"{rule.name}: {reason}"])
         return notes
 
     def observe_evaluation(self, accuracy: float) -> None:
@@ -190,6 +266,10 @@ class Monitors:
         return {
             "kl_coef": self.kl_coef,
             "stopped_by": self.stopped_by,
+            "process_factor": self.process_factor,
+            "outcome_only_left": self._outcome_only_left,
+            "rollback_before": self.rollback_before,
+            "starts": dict(self._starts),
             "batches": [dataclasses.asdict(batch) for batch in self._batches],
             "kls": list(self._kls),
             "accuracies": list(self._accuracies),
@@ -197,5 +277,7 @@ class Monitors:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.kl_coef, self.stopped_by = state["kl_coef"], state["stopped_by"]
+        self.process_factor, self._outcome_only_left = state["process_factor"], state["outcome_only_left"]
+        self.rollback_before, self._starts = state["rollback_before"], dict(state["starts"])
         self._batches = [BatchFacts(**batch) for batch in state["batches"]]
         self._kls, self._accuracies = list(state["kls"]), list(state["accuracies"])

@@ -23,6 +23,9 @@ _THEOREM = re.compile(
     r"(theorem|lemma|law|rule|inequality|identity|formula|conjecture|principle)\b",
     re.IGNORECASE,
 )
+_KIND = re.compile(r"\b(?:theorem|lemma|law|rule|inequality|identity|formula|conjecture|principle)\b", re.IGNORECASE)
+NAME_LETTERS = 60
+"""Letters before the word "theorem" in which its name is looked for; bounds the time on text such as "the the the"."""
 _ARTICLES = re.compile(r"^(?:(?:by|using|the|a|an|apply|from|use|with)\s+)+", re.IGNORECASE)
 
 
@@ -100,6 +103,11 @@ def has_one_pattern(step_texts: Sequence[str]) -> bool:
     return len(step_texts) >= 3 and len({sentence_pattern(text) for text in step_texts}) == 1
 
 
+def repeats(texts: Sequence[str]) -> int:
+    """Return how many of the texts an earlier one equals."""
+    return len(texts) - len(set(texts))
+
+
 def missing_steps(num_steps: int, typical_steps: float | None) -> float:
     """Return max(0, floor - num_steps) / floor, floor = min(``STEP_FLOOR``, the problem's typical number of steps)."""
     floor = STEP_FLOOR if typical_steps is None else min(STEP_FLOOR, typical_steps)
@@ -114,12 +122,26 @@ def typical_steps(paths: Sequence[Path], level: int | None) -> float | None:
 
 def theorem_names(text: str) -> set[str]:
     """Return the theorems named in a text, lower case and without article, e.g. ``{"fermat's little theorem"}``."""
-    names = set()
-    for head, kind in _THEOREM.findall(text):
+    names, end = set(), 0
+    for found in _KIND.finditer(text):
+        start, end = max(end, found.start() - NAME_LETTERS), found.end()
+        name = _THEOREM.search(text[start:end])
+        if name is None:
+            continue
+        head, kind = name.groups()
         head = " ".join(_ARTICLES.sub("", head).lower().split())
         if head:
             names.add(f"{head} {kind.lower()}")
     return names
+
+
+def invented_theorems(paths: Sequence[Path]) -> int:
+    """Return how many paths that are not CORRECT name a theorem that no CORRECT path among these names."""
+    names = [theorem_names(path.text) for path in paths]
+    known = set().union(*(found for found, path in zip(names, paths, strict=True) if path.verdict is Verdict.CORRECT))
+    return sum(
+        bool(found - known) for found, path in zip(names, paths, strict=True) if path.verdict is not Verdict.CORRECT
+    )
 
 
 def penalty_of(

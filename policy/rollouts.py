@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +17,15 @@ from data_gen.measure import is_right
 from data_gen.steps import answer_token_start, separator_mask
 from policy.advantages import AdvantageInputs, is_anchor
 from policy.options import PolicySettings
-from policy.rewards import OutcomeReward, outcome_rewards, repeated_words, theorem_names
+from policy.rewards import (
+    OutcomeReward,
+    invented_theorems,
+    outcome_rewards,
+    repeated_words,
+    repeats,
+    sentence_pattern,
+    theorem_names,
+)
 from prm.credit import step_returns
 
 
@@ -233,6 +242,15 @@ def reasoning_mask(rollout: Rollout, settings: PolicySettings, tokenizer: Any, w
     return torch.arange(width)[None, :] < torch.tensor(ends)[:, None]
 
 
+def agreement_pairs(rollout: Rollout) -> list[tuple[float, bool]]:
+    """Return (least step score, True = right answer) of each path that counts and whose scores are all finite."""
+    return [
+        (min(scores), reward.outcome == 1)
+        for scores, reward in zip(rollout.scores, rollout.rewards, strict=True)
+        if reward.is_counted and scores and all(math.isfinite(p) for p in scores)
+    ]
+
+
 def rollout_sums(rollout: Rollout) -> dict[str, float]:
     """Return sums over the local paths (``paths`` counts them), to be added over ranks and divided by ``paths``."""
     paths, counted = rollout.paths, [reward for reward in rollout.rewards if reward.is_counted]
@@ -244,6 +262,10 @@ def rollout_sums(rollout: Rollout) -> dict[str, float]:
         "outcome": sum(reward.outcome for reward in counted),
         "penalty": sum(reward.penalty for reward in counted),
         "steps": sum(len(path.steps) for path in paths),
+        "step_tokens": sum(step.token_end - step.token_start for path in paths for step in path.steps),
+        "duplicate_steps": sum(repeats([step.text for step in path.steps]) for path in paths),
+        "same_pattern": sum(repeats([sentence_pattern(step.text) for step in path.steps]) for path in paths),
+        "invented_theorems": invented_theorems(paths),
         "tokens": sum(len(path.token_ids) for path in paths),
         "truncated": sum(path.is_truncated for path in paths),
         "repeated_ngrams": sum(repeated_words(path.text) for path in paths),

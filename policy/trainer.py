@@ -36,6 +36,7 @@ from common.records import Problem
 from policy.advantages import MovingAverage, compute_advantages
 from policy.batches import BatchPlan, PlanSampler, derived_seed, generations_needed, sort_windows
 from policy.blackbox import BlackBox, BoxSettings
+from policy.checkpoints import last_complete_checkpoint
 from policy.forward import token_logprobs
 from policy.microbatch import LossSettings, micro_batch_loss, model_inputs
 from policy.monitors import Limits, Monitors
@@ -50,7 +51,7 @@ from policy.rollouts import (
     reasoning_mask,
     score_rollout,
 )
-from policy.upkeep import NonFiniteUpdates, TrainerUpkeep, last_complete_checkpoint
+from policy.upkeep import NonFiniteUpdates, TrainerUpkeep
 
 __all__ = ["NonFiniteUpdates", "ProcessPPOTrainer", "last_complete_checkpoint"]
 
@@ -118,6 +119,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         self._rows: list[int] = []
         self._facts: dict[str, float] = {}
         self._kls: list[float] = []
+        self._entropies: list[float] = []
         self._parts: list[PolicyLoss] = []
         self._reference_hash: str | None = None
         self._problems = list(problems)
@@ -192,12 +194,12 @@ class ProcessPPOTrainer(TrainerUpkeep):
         output = super()._generate_and_score_completions(inputs)
         rollout = self._rollout
         rollout.seconds["logprobs"] = time.perf_counter() - started - sum(rollout.seconds.values())
-        score_rollout(rollout, self.score)
+        score_rollout(rollout, None if self.monitors.is_outcome_only else self.score)
         device, width = output["completion_ids"].device, output["completion_ids"].size(1)
         batch = advantage_inputs(rollout, self.settings, self._tokenizer, width)
         advantages = compute_advantages(
             batch,
-            process_weight=self.settings.process_weight,
+            process_weight=self.settings.process_weight * self.monitors.process_factor,
             outcome_weight=self.settings.outcome_weight,
             baseline=self.settings.baseline,
             normalise_sources=self.settings.normalise_sources,
@@ -213,7 +215,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         output["rollout_row"] = torch.arange(len(inputs), device=device)
         if self.base_model is not None:
             self._log_base_kl(output)
-        self._log_rollout(rollout, advantages)
+        self._log_rollout(rollout, advantages, batch)
         return output
 
     def _log_base_kl(self, output: dict[str, Any]) -> None:

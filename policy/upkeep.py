@@ -22,16 +22,15 @@ from trl import GRPOTrainer
 
 from common.checksums import write_manifest
 from common.errors import RunError
+from common.metrics import auc
 from common.models import weights_hash
-from policy.advantages import Advantages, MovingAverage
+from policy.advantages import AdvantageInputs, Advantages, MovingAverage
 from policy.blackbox import AGREED, SKIPPED, BlackBox
-from policy.checkpoints import POLICY_STATE, last_complete_checkpoint, policy_state, use_intact_best
+from policy.checkpoints import POLICY_STATE, last_good_checkpoint, policy_state, use_intact_best
 from policy.monitors import BatchFacts, Monitors
 from policy.objective import PolicyLoss
 from policy.options import PolicySettings, updates_per_generation
-from policy.rollouts import Rollout, rollout_sums
-
-__all__ = ["NonFiniteUpdates", "TrainerUpkeep", "last_complete_checkpoint"]
+from policy.rollouts import Rollout, agreement_pairs, rollout_sums
 
 _SUMMED = ("num_trained", "num_reasoning", "clipped_sum", "old_kl_sum", "kl_sum", "kl_k1_sum", "entropy_sum")
 _UNSAID = ("rewards/", "reward_std", "frac_reward", "completions/clipped", "completions/m", "step_time")
@@ -67,6 +66,7 @@ class TrainerUpkeep(GRPOTrainer):
     _rollout: Any  # the Rollout of the batch at hand, None before the first
     _facts: dict[str, float]
     _kls: list[float]
+    _entropies: list[float]
     _parts: list[PolicyLoss]
     _reference_hash: str | None
 
@@ -105,7 +105,7 @@ class TrainerUpkeep(GRPOTrainer):
             self._log_update(sums, ratio_error)
         self._log_mean("update/skipped", self.skipped_updates)
         if self._step % self.generate_every == 0:
-            self._finish_generation()
+            self._finish_generation(model)
         return grad_norm
 
     def window(self) -> list[dict[str, Any]]:
@@ -137,7 +137,8 @@ class TrainerUpkeep(GRPOTrainer):
 
     def _log_update(self, sums: dict[str, float], ratio_error: float) -> None:
         trained, reasoning = max(sums["num_trained"], 1), max(sums["num_reasoning"], 1)
-        self._log_mean("entropy", sums["entropy_sum"] / trained)
+        self._entropies.append(sums["entropy_sum"] / trained)
+        self._log_mean("entropy", self._entropies[-1])
         self._log_mean("update/clip_fraction", sums["clipped_sum"] / trained)
         self._log_mean("update/kl_to_old", sums["old_kl_sum"] / trained)
         self._log_mean("update/max_ratio_error", ratio_error)
@@ -148,28 +149,36 @@ class TrainerUpkeep(GRPOTrainer):
             self._log_mean("kl/reference_k1", sums["kl_k1_sum"] / reasoning)
             self._log_mean("kl/coef", self.monitors.kl_coef)
 
-    def _finish_generation(self) -> None:
+    def _finish_generation(self, model: Any) -> None:
         """Give the batch to the monitors, log the seconds of its parts, and stop the run when a rule says so."""
         kl = sum(self._kls) / len(self._kls) if self._kls else 0.0
-        self._kls = []
-        facts = self._facts
-        notes = self.monitors.observe_batch(
-            BatchFacts(
-                kl=kl,
-                repeated_ngrams=facts["rollout/repeated_ngrams"],
-                mean_steps=facts["rollout/steps"],
-                fallback_share=facts["rollout/fallback_share"],
-                truncated_share=facts["rollout/truncated"],
-                unparsed_share=facts["rollout/unparsed"],
-                reward_mean=facts["reward/outcome"],
-                equal_group_share=facts["rollout/equal_groups"],
-            )
-        )
+        entropy = sum(self._entropies) / len(self._entropies) if self._entropies else None
+        self._kls, self._entropies = [], []
+        notes = self.monitors.observe_batch(BatchFacts.from_metrics(self._facts, kl, entropy))
         for note in notes:
             self._say(note)
         for part, seconds in self._rollout.seconds.items():
             self._log_mean(f"seconds/{part}", seconds)
+        if self.monitors.rollback_before is not None:
+            self._roll_back(model, self.monitors.rollback_before)
         self._stop_if_told()
+
+    def _roll_back(self, model: Any, num_good: int) -> None:
+        """Load the last good checkpoint's weights and drop this update's gradients; the run ends with these weights.
+
+        Args:
+            num_good: generation batches before the alarm's window.
+        """
+        before = num_good * updates_per_generation(self.args)
+        checkpoint = last_good_checkpoint(self.args.output_dir, before, self.state.best_model_checkpoint)
+        if checkpoint is None:
+            self._say(f"rollback: no checkpoint before update {before}; the weights stay as they are")
+        elif self.is_deepspeed_enabled or self.is_fsdp_enabled:
+            self._say(f"rollback: sharded weights are not reloaded in place; the last good ones are in {checkpoint}")
+        else:
+            self._load_from_checkpoint(checkpoint)
+            model.zero_grad(set_to_none=True)
+            self._say(f"rollback: weights are those of {pathlib.Path(checkpoint).name}")
 
     def _stop_if_told(self) -> None:
         if self.monitors.stopped_by is None:
@@ -286,7 +295,7 @@ class TrainerUpkeep(GRPOTrainer):
             self._reference_hash = weights_hash(self.accelerator.unwrap_model(self.ref_model))
         return self._reference_hash
 
-    def _log_rollout(self, rollout: Rollout, advantages: Advantages) -> None:
+    def _log_rollout(self, rollout: Rollout, advantages: Advantages, batch: AdvantageInputs) -> None:
         """Add the batch's metrics to TRL's, over all ranks, and keep what the monitors need."""
         sums = rollout_sums(rollout) | {
             "anchors": float(advantages.num_anchors),
@@ -294,17 +303,24 @@ class TrainerUpkeep(GRPOTrainer):
             "no_step": float(advantages.num_no_step),
             "groups": float(advantages.num_groups),
             "equal_groups": float(advantages.num_equal_groups),
+            "separators": float((batch.is_separator_BT & batch.is_completion_BT).sum()),
         }
         names = sorted(sums)
         total = self._reduce_sum(torch.tensor([sums[name] for name in names], dtype=torch.float64))
         facts = dict(zip(names, total.tolist(), strict=True))
-        paths, counted = max(facts["paths"], 1), max(facts["counted"], 1)
+        paths, counted, steps = (max(facts[name], 1) for name in ("paths", "counted", "steps"))
         self._facts = {
             "reward/outcome": facts["outcome"] / counted,
             "reward/penalty": facts["penalty"] / counted,
             "reward/process_share": advantages.process_share,
             "prm/mean_score": facts["prm_sum"] / max(facts["prm_count"], 1),
+            "reward/process_factor": 0.0 if self.monitors.is_outcome_only else self.monitors.process_factor,
             "rollout/steps": facts["steps"] / paths,
+            "rollout/step_tokens": facts["step_tokens"] / steps,
+            "rollout/separators": facts["separators"] / max(facts["tokens"], 1),
+            "rollout/duplicate_steps": facts["duplicate_steps"] / steps,
+            "rollout/same_pattern": facts["same_pattern"] / steps,
+            "rollout/invented_theorems": facts["invented_theorems"] / paths,
             "rollout/tokens": facts["tokens"] / paths,
             "rollout/truncated": facts["truncated"] / paths,
             "rollout/repeated_ngrams": facts["repeated_ngrams"] / paths,
@@ -315,6 +331,10 @@ class TrainerUpkeep(GRPOTrainer):
             "rollout/no_step": facts["no_step"],
         } | {name: value for name, value in facts.items() if name.startswith("verdict/")}
         self._facts["rollout/unparsed"] = facts["verdict/UNPARSED"] / paths
+        pairs = gather_object(agreement_pairs(rollout))
+        agreement = auc([score for score, _ in pairs], [is_right for _, is_right in pairs])
+        if agreement is not None:
+            self._facts["prm/auc"] = agreement
         for name, value in self._facts.items():
             self._log_mean(name, value)
 

@@ -137,7 +137,7 @@ def test_stop_rules_of_evaluations_and_steps():
 
 
 def test_rules_can_be_switched_off():
-    off = Limits(flat_evaluations=None, kl_cap=None, repeated_ngrams=None, steps_kept=None)
+    off = Limits(flat_evaluations=None, kl_cap=None, repeated_ngrams=None, steps_kept=None, rules=())
     monitors = Monitors(off, 0.02)
     for number in range(12):
         monitors.observe_batch(batch(kl=9.0, repeated_ngrams=0.9, mean_steps=5.0 if number < 5 else 0.0))
