@@ -97,11 +97,14 @@ class TrainerUpkeep(GRPOTrainer):
         kinds += ["kl"] if self.blackbox.spike(sums["kl_sum"] / max(sums["num_reasoning"], 1)) else []
         ratio_error = max(float(part.max_ratio_error) for part in self._parts)
         self.blackbox.record(self, kinds, seen, grad_norm)
+        losses = torch.stack([part.loss.detach() for part in self._parts])
         self._parts = []
         if SKIPPED.intersection(kinds):
             self._skip_update(model)
         else:
             self.skipped_in_a_row = 0
+            if not bool(torch.isfinite(self._tr_loss)):  # Trainer's running sum would stay NaN for the rest of the run
+                self._tr_loss = losses.sum()
             self._log_update(sums, ratio_error)
         self._log_mean("update/skipped", self.skipped_updates)
         if self._step % self.generate_every == 0:

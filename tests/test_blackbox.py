@@ -81,6 +81,8 @@ def test_fault_in_an_input_is_caught_skipped_boxed_and_named(tmp_path, key, valu
     assert found.exact
     assert found.first == {"stage": "input", "name": name, "rank": 0, "micro_batch": 0, "path_id": trainer.hit}
     assert all(torch.isfinite(weight).all() for weight in trainer.model.parameters())
+    losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    assert [math.isfinite(loss) for loss in losses] == [True, kind != "loss", True, kind != "loss"]
     box = torch.load(tmp_path / "boxes" / "blackbox-1" / "rank-0.pt", weights_only=True)
     assert {len(batch["problem_ids"]) for batch in box["batches"]} == {4}
     assert len(torch.load(tmp_path / "boxes" / "blackbox-1" / "optimiser.pt", weights_only=True)["state"]) > 0
