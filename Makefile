@@ -18,7 +18,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data prm ppo eval rounds report base test lint format mutants bench clean
+.PHONY: help setup data prm attack ppo eval rounds report base test lint format mutants bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ data: $(VENV)/.installed  ## sample paths of problems solved 20-80 % of the time
 
 prm: $(VENV)/.installed  ## fit the process reward model and freeze it
 	$(RUNNER) prm $(STAGE_ARGS)
+
+attack: $(VENV)/.installed  ## attack the PRM: which tricks would earn more than honest paths (ARGS="--harden")
+	$(PY) -m policy.attack $(STAGE_ARGS)
 
 ppo: $(VENV)/.installed  ## PPO with 0.7 process and 0.3 outcome reward
 	$(RUNNER) policy $(STAGE_ARGS)

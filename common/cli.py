@@ -16,8 +16,8 @@ from common.errors import InputError, RunError
 from common.runs import Run
 
 
-def parse(name: str, purpose: str, sections: Sequence[str], argv: Sequence[str] | None) -> tuple[Config, Run]:
-    """Parse a stage's command line; ``--help`` explains every field of the stage's sections."""
+def stage_parser(name: str, purpose: str, sections: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of a command on a run; ``--help`` explains every field of the sections."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {name}",
         description=purpose,
@@ -28,11 +28,24 @@ def parse(name: str, purpose: str, sections: Sequence[str], argv: Sequence[str] 
     parser.add_argument("--run", default=None, help="run folder; default: runs/<name of the configuration>")
     parser.add_argument("--round", type=int, default=0, help="round, counted from 0")
     parser.add_argument("overrides", nargs="*", help="section.key=value, e.g. ppo.kl_coef=0.02")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def read_options(options: argparse.Namespace) -> tuple[Config, Run]:
+    """Configuration and run that the options of ``stage_parser`` name.
+
+    Raises:
+        InputError: a negative round, or a configuration that does not load.
+    """
     if options.round < 0:
         raise InputError(f"--round {options.round}: must be 0 or more")
     root = Path(options.run) if options.run else Path("runs") / Path(options.config).stem
     return load_config(options.config, options.overrides), Run(root, options.round)
+
+
+def parse(name: str, purpose: str, sections: Sequence[str], argv: Sequence[str] | None) -> tuple[Config, Run]:
+    """Parse a stage's command line."""
+    return read_options(stage_parser(name, purpose, sections).parse_args(argv))
 
 
 def seed_everything(config: Config) -> None:

@@ -219,6 +219,9 @@ class PpoSection(Section):
     outcome_only_batches: int = Field(5, ge=1, description="batches on the outcome alone after an alarm on the PRM")
     prm_auc_floor: float = Field(0.5, ge=0, le=1, description="AUC of PRM on outcome below this: outcome alone")
     entropy_floor: float = Field(0.1, ge=0, le=1, description="entropy below this share of its start raises kl_coef")
+    max_attack_wins: float | None = Field(
+        0.05, ge=0, le=1, description="share of attacks that may win (make attack) before ppo refuses; null: never"
+    )
 
 
 class EvalSection(Section):

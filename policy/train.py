@@ -29,6 +29,7 @@ from common.runs import Run, StageFolder, read_records, write_atomic
 from data_gen.engines import Completion, Engine, make_engine
 from data_gen.steps import build_paths
 from policy.arguments import box_settings, monitor_limits, policy_settings, trainer_arguments
+from policy.attack_report import check_attacks
 from policy.rollouts import Sampler, Score
 from policy.trainer import ProcessPPOTrainer, last_complete_checkpoint, print_note
 from prm.score import PRMScorer
@@ -220,6 +221,9 @@ def train_stage(config: Config, run: Run) -> None:
     """Train the policy with process and outcome rewards and write ``4_ppo/policy``."""
     stage = run.stage("ppo")
     scorer, process_weight = process_reward(config, run)
+    hash_before = scorer.weights_hash() if scorer else None
+    if hash_before and not stage.is_done:
+        check_attacks(config, run, hash_before)
     problems = training_problems(config, run)
     timer = stage.begin(config)
     if stage.is_done:
@@ -241,7 +245,6 @@ def train_stage(config: Config, run: Run) -> None:
         announce=log.announce,
     )
     StageBar.attach(trainer, "ppo", SHOWN, EVALUATED)
-    hash_before = scorer.weights_hash() if scorer else None
     checkpoint = last_complete_checkpoint(stage.file("checkpoints"))
     if checkpoint:
         step = int(checkpoint.rsplit("-", 1)[1])
