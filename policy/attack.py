@@ -66,10 +66,12 @@ def _run(options: argparse.Namespace) -> dict[str, object]:
         raise InputError(f"--problems {options.problems}: must be 1 or more")
     config, run = read_options(options)
     seed_everything(config)
-    report = attack_run(config, run, options.problems)
-    row: dict[str, object] = {"problems": report.cases, "win_share": report.win_share, "prm": report.prm_hash[:16]}
-    if options.harden:
-        row |= harden(config, run, report, options.problems)
+    row: dict[str, object] = {}
+    if options.harden or not options.take:  # a take alone must go on where a killed one left the PRM's folder missing
+        report = attack_run(config, run, options.problems)
+        row |= {"problems": report.cases, "win_share": report.win_share, "prm": report.prm_hash[:16]}
+        if options.harden:
+            row |= harden(config, run, report, options.problems)
     if options.take:
         row |= take(run)
     return row

@@ -16,7 +16,7 @@ from common.errors import InputError
 from common.runs import Run, write_atomic
 from policy.arguments import policy_settings
 from policy.attack_cases import Case, attack_rollouts, build_attacked
-from policy.attack_rewards import VIEWS, Wins, count_wins, path_values
+from policy.attack_rewards import VIEWS, Wins, count_wins, path_values, probability_inputs
 from policy.options import PolicySettings
 from policy.rollouts import Score
 from prm.attacks import FAMILIES, HARDENING
@@ -67,14 +67,15 @@ def measure_attacks(
 ) -> AttackReport:
     """Attack the cases and compare what honest and attacked paths earn, under the configured and every other rule."""
     found, nothing = build_attacked(cases, families, tokenizer, config)
-    rollout, sampled = attack_rollouts(cases, found, settings, score)
+    rollouts = attack_rollouts(cases, found, settings, score)
+    paths, sampled = (probability_inputs(one, settings, tokenizer) for one in rollouts)
     honest_of = {len(cases) + row: one.case for row, one in enumerate(found)}
     family_of = {len(cases) + row: one.family for row, one in enumerate(found)}
     flow = settings.flow or default_flow(settings.credit)
     wins: _Table = {view: {} for view in VIEWS}
     for rule in (CONFIGURED, *RULES):
         chosen = settings if rule == CONFIGURED else dataclasses.replace(settings, credit=rule, flow=None)
-        for view, values in path_values(rollout, sampled, chosen, tokenizer).items():
+        for view, values in path_values(paths, sampled, chosen).items():
             wins[view][rule] = count_wins(values, honest_of, family_of)
     return AttackReport(prm_hash, len(cases), nothing, settings.credit, flow, wins)
 

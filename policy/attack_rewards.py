@@ -27,7 +27,7 @@ from policy.advantages import EPSILON, AdvantageInputs, MovingAverage, compute_a
 from policy.options import PolicySettings
 from policy.rewards import OutcomeReward, outcome_of, penalty_of
 from policy.rollouts import Rollout, advantage_inputs
-from prm.credit import default_flow
+from prm.credit import default_flow, step_returns
 
 VIEWS = ("trained", "reward")
 MARGIN = 1e-6
@@ -150,22 +150,30 @@ def trained_means(inputs: AdvantageInputs, baseline: Baseline, settings: PolicyS
     return done.advantages_BT.sum(dim=1) / inputs.is_completion_BT.sum(dim=1).clamp(min=1)
 
 
-def path_values(rollout: Rollout, sampled: Rollout, settings: PolicySettings, tokenizer: Any) -> dict[str, list[float]]:
-    """Return the value of each path of a scored rollout under each of ``VIEWS``; NaN for one that does not count.
+def probability_inputs(rollout: Rollout, settings: PolicySettings, tokenizer: Any) -> AdvantageInputs:
+    """Return the trainer's inputs of a scored rollout with p_k in the place of G_k: ``sum`` with flow ``immediate``."""
+    width = max([1, *(len(path.token_ids) for path in rollout.paths)])
+    return advantage_inputs(rollout, dataclasses.replace(settings, credit="sum", flow="immediate"), tokenizer, width)
+
+
+def path_values(paths: AdvantageInputs, sampled: AdvantageInputs, settings: PolicySettings) -> dict[str, list[float]]:
+    """Return the value of each path under each of ``VIEWS``; NaN for a path that does not count.
 
     Args:
-        rollout: honest and attacked paths, at least one of them with a step.
-        sampled: scored rollout of the sampled paths of the same problems, which gives the baselines.
+        paths: ``probability_inputs`` of honest and attacked paths, at least one of them with a step.
+        sampled: those of the sampled paths of the same problems, which give the baselines.
     """
     inputs, reference = (
-        advantage_inputs(one, settings, tokenizer, max([1, *(len(path.token_ids) for path in one.paths)]))
-        for one in (rollout, sampled)
+        dataclasses.replace(
+            one,
+            returns_BS=step_returns(
+                one.returns_BS, one.is_step_BS, settings.credit, settings.flow, settings.softmin_temperature
+            ),
+        )
+        for one in (paths, sampled)
     )
     baseline = reference_baseline(reference, is_normalised=settings.normalise_sources)
-    values = {
-        "trained": trained_means(inputs, baseline, settings),
-        "reward": total_rewards(inputs, settings),
-    }
+    values = {"trained": trained_means(inputs, baseline, settings), "reward": total_rewards(inputs, settings)}
     missing = torch.full_like(inputs.outcome_B, math.nan)
     return {view: torch.where(inputs.is_counted_B, of_B, missing).tolist() for view, of_B in values.items()}
 

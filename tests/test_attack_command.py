@@ -110,6 +110,9 @@ def test_hardening_is_measured_and_taken_only_when_asked(tmp_path, capsys):
     assert (hash_of(run), hash_of(run, "unhardened")) == (hardened, plain)
     assert read(run, "attacks.json")["prm_hash"] == hardened
     assert (run.stage("prm").summary["first_error_f1"], run.stage("prm").summary["hardened"]) == (row["f1_after"], True)
+    run.stage("prm").file("prm").rename(run.stage("prm").file("hardened"))  # killed between the two renames
+    assert main([*command, "--take"]) == 0
+    assert (hash_of(run), hash_of(run, "unhardened")) == (hardened, plain)
     run.stage("ppo").path.mkdir()
     run.stage("ppo").file("config.json").write_text("{}")
     with pytest.raises(InputError, match="ppo has begun"):
