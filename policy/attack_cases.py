@@ -70,10 +70,10 @@ def load_cases(config: Config, run: Run, tokenizer: Any) -> list[Case]:
     for problem_id in sorted(groups, key=lambda one: stable_hash(config.seed, one)):
         problem, paths = problems[problem_id], groups[problem_id]
         right = [path for path in paths if path.verdict is Verdict.CORRECT and not path.is_truncated]
-        found = ((path, honest_path(problem.text, path)) for path in right)
-        path, honest = next(((path, honest) for path, honest in found if honest), (None, None))
-        if path is not None and honest is not None:
-            cases.append(Case(problem, tuple(template.ids(problem.text, tokenizer)), path, honest, tuple(paths)))
+        found = [(path, honest) for path in right if (honest := honest_path(problem.text, path)) is not None]
+        if found:
+            ids = template.ids(problem.text, tokenizer)
+            cases.append(Case(problem, tuple(ids), *found[0], tuple(paths)))
     if not cases:
         raise InputError(f"{stage.path}: none of {len(groups)} problems has a right path with steps before its answer")
     return cases

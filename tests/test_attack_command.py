@@ -5,6 +5,7 @@ import json
 import pytest
 from attack_toys import TOKENIZER, attack_run
 
+from common.cli import stage_main
 from common.config import load_config
 from common.errors import InputError
 from common.models import PROJECT, weights_hash
@@ -13,6 +14,7 @@ from policy.attack import main
 from policy.attack_cases import load_cases
 from policy.attack_report import check_attacks
 from policy.harden import attack_inputs, take
+from policy.train import train_stage
 from prm.attacks import FAMILIES, HARDENING, UNTAUGHT
 from prm.model import load_prm
 
@@ -66,6 +68,12 @@ def test_ppo_refuses_a_prm_that_is_fooled(attacked, capsys):
         assert capsys.readouterr().out == ""
         check_attacks(config, run, "another")
         assert "of another PRM" in capsys.readouterr().out
+        command = ["--config", CONFIG, "--run", str(run.root), *overrides]
+        assert stage_main("policy", "", ("ppo",), train_stage, [*command, "ppo.max_attack_wins=0.2"]) == 2
+        assert "attacks win 0.210" in capsys.readouterr().err
+        assert stage_main("policy", "", ("ppo",), train_stage, [*command, "ppo.max_attack_wins=null"]) == 2
+        assert "0 of 8 problems have a pass rate" in capsys.readouterr().err  # it went on to what comes next
+        assert not run.stage("ppo").path.exists()
         path.write_text("{}")
         with pytest.raises(InputError, match="no attack report"):
             check_attacks(config, run, prm)
