@@ -61,6 +61,7 @@ class TrainerUpkeep(GRPOTrainer):
     control: Any
     ref_model: Any
     _buffered_inputs: Any
+    _tr_loss: Tensor  # of transformers.Trainer: losses since the last logged row
     skipped_updates: int
     skipped_in_a_row: int
     _rollout: Any  # the Rollout of the batch at hand, None before the first
