@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path as FilePath
 
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from common.records import FinishReason, Path, Step, Verdict
@@ -38,12 +38,38 @@ def byte_tokenizer(merges: Sequence[tuple[str, str]] = (), *, bos: bool = False)
     return PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>", pad_token="</s>")
 
 
+def sentencepiece_tokenizer(*, is_unigram: bool = False) -> PreTrainedTokenizerFast:
+    """The Llama kind: a ``▁`` in front of the text and for each space, the newline as a byte.
+
+    BPE with merges as Llama, or Unigram as T5 and XLM-R.
+    """
+    fallback = ["<0x0A>"]
+    characters = ["▁", *(character for character in CHARACTERS if character not in "\n ")]
+    merges = [("▁", "1"), ("▁", "A"), ("1", "2"), ("=", "7"), ("▁", "3")]
+    pieces = ["<unk>", "<s>", "</s>", *fallback, *characters, *(a + b for a, b in merges)]
+    if is_unigram:
+        scores = [(piece, -20.0 if piece in fallback else -10.0 + len(piece)) for piece in pieces]
+        core = Tokenizer(models.Unigram(scores, unk_id=0, byte_fallback=True))
+    else:
+        vocabulary = {piece: k for k, piece in enumerate(pieces)}
+        core = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    core.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    core.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="</s>"
+    )
+
+
 TOKENIZERS = {
     "character": character_tokenizer,
     "bytes": byte_tokenizer,
     "bytes_bos": lambda: byte_tokenizer(bos=True),
     "newline_with_token_before": lambda: byte_tokenizer([("7", "Ċ"), ("5", "Ċ"), (".", "Ċ"), ("1", "2")]),
     "newline_with_token_after": lambda: byte_tokenizer([("Ċ", "7"), ("Ċ", "s"), ("1", "2")]),
+    "sentencepiece": sentencepiece_tokenizer,
+    "unigram": lambda: sentencepiece_tokenizer(is_unigram=True),
 }
 
 PROMPT = "Compute 3+4-5.\n"

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 import torch
-from prm_support import PROMPT, STEPS, TOKENIZERS, character_tokenizer, rollout
+from prm_support import PROMPT, STEPS, TOKENIZERS, byte_tokenizer, character_tokenizer, rollout
 
 from common.records import IGNORED, FinishReason, LabelledPath, Path, Step, Verdict
 from prm.inputs import collate, labelled_inputs, path_input, prm_input, text_input
@@ -41,7 +41,8 @@ def test_position_is_the_last_token_that_holds_text_of_the_step(name: str) -> No
     for step, position in zip(STEPS, one.step_positions, strict=True):
         expected += step
         seen = tokenizer.decode(one.token_ids[: position + 1], skip_special_tokens=True)
-        assert seen.rstrip("\n") == expected
+        # SentencePiece puts a space before each text, so also before a completion
+        assert seen.replace("\n ", "\n").rstrip("\n") == expected
         expected += "\n"
     assert prompt == list(one.token_ids[: len(prompt)])
 
@@ -52,6 +53,16 @@ def test_newline_fusing_tokenizers_do_fuse() -> None:
     after = TOKENIZERS["newline_with_token_after"]()
     assert ".Ċ" in before.convert_ids_to_tokens(path_input([], rollout(before)).token_ids)
     assert "Ċ7" in after.convert_ids_to_tokens(path_input([], rollout(after)).token_ids)
+
+
+def test_blank_line_fused_with_the_full_stop_as_in_qwen() -> None:
+    """``.\\n\\n`` is one token: it is the last of its step, and the ids are those of the whole text."""
+    tokenizer = byte_tokenizer([("Ċ", "Ċ"), (".", "ĊĊ")])
+    steps = ("3+4=7.", "7-5=2.", "so 12-5=7.")
+    one = text_input(tokenizer, [0], steps, separator="\n\n")
+    whole = tokenizer("\n\n".join(steps) + "\n\n", add_special_tokens=False)["input_ids"]
+    assert list(one.token_ids) == [0, *whole]
+    assert [tokenizer.decode(one.token_ids[position]) for position in one.step_positions] == [".\n\n"] * 3
 
 
 def test_begin_token_appears_once() -> None:
