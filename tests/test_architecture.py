@@ -1,6 +1,8 @@
 """Imports run one way, shipped configurations load, and pure modules stay pure."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,3 +105,11 @@ def test_there_are_shipped_configurations():
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_shipped_configuration_loads(path):
     assert load_config(path).ppo.kl_coef > 0
+
+
+def test_the_answer_checker_needs_sympy_alone():
+    """``python -m grading`` is of use where neither the configuration nor torch is installed."""
+    heavy = ["omegaconf", "pydantic", "torch", "transformers", "datasets", "trl"]
+    code = f"import sys, grading.__main__; print([name for name in {heavy} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    assert found.stdout.strip() == "[]", found.stdout + found.stderr
