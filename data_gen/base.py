@@ -69,16 +69,19 @@ def optimisers_of(recipe: Recipe, model: LlamaForCausalLM) -> list[torch.optim.O
 def train(recipe: Recipe, out: Path, minutes: float | None, first_pass: int) -> list[dict[str, float]]:
     """Train, save tokenizer and weights in ``out`` (now and then, and at the end); return counts and times a pass.
 
-    ``minutes``: shortens all passes alike. ``first_pass`` > 0: go on from the weights of the pass before it.
+    ``minutes``: shortens all passes alike. ``first_pass`` > 0: go on from the weights of the pass before it and the
+    tokenizer in ``out``, whose ids those weights know.
     """
-    habits = catalogue(recipe.passes[0].habits)
-    sample = stream(recipe.seed, recipe.level_weights, recipe.kind_weights, habits)
-    texts = [f"{text}\n{completion(solution)}" for text, solution in (next(sample) for _ in range(4000))]
-    tokenizer = train_tokenizer(texts, recipe.vocabulary)
-    tokenizer.save_pretrained(out)
-    model = new_model(recipe, tokenizer)
     if first_pass > 0:
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(out)
         model = LlamaForCausalLM.from_pretrained(out / f"pass-{first_pass - 1}")
+    else:
+        habits = catalogue(recipe.passes[0].habits)
+        sample = stream(recipe.seed, recipe.level_weights, recipe.kind_weights, habits)
+        texts = [f"{text}\n{completion(solution)}" for text, solution in (next(sample) for _ in range(4000))]
+        tokenizer = train_tokenizer(texts, recipe.vocabulary)
+        tokenizer.save_pretrained(out)
+        model = new_model(recipe, tokenizer)
     trained = []
     for number in range(first_pass, len(recipe.passes)):
         share = recipe.passes[number].steps / sum(part.steps for part in recipe.passes[first_pass:])
@@ -104,9 +107,15 @@ def train_pass(
     longest, shortest = max(recipe.level_weights), recipe.short_level
     clean = recipe.clean_habits
     phases = [
-        (part.short_share, batches(recipe, tokenizer, seed + 1, clean, shortest, replaced=part.habits)),
-        (part.clean_share, batches(recipe, tokenizer, seed + 2, clean, longest, replaced=part.habits)),
-        (1.0, batches(recipe, tokenizer, seed + 3, 1.0, longest, replaced=part.habits)),
+        (
+            part.short_share,
+            batches(recipe, tokenizer, seed + 1, clean, shortest, replaced=part.habits, kinds=part.kinds),
+        ),
+        (
+            part.clean_share,
+            batches(recipe, tokenizer, seed + 2, clean, longest, replaced=part.habits, kinds=part.kinds),
+        ),
+        (1.0, batches(recipe, tokenizer, seed + 3, 1.0, longest, replaced=part.habits, kinds=part.kinds)),
     ]
     optimisers = optimisers_of(recipe, model)
     groups = [group for optimiser in optimisers for group in optimiser.param_groups]

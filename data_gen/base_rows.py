@@ -30,6 +30,7 @@ class Pass:
         short_share: share of the steps, at the start, with problems of at most ``Recipe.short_level`` steps only.
         clean_share: share of the steps, from the start, in which habits show rarely (``Recipe.clean_habits``).
         habits: probabilities that replace the catalogue's.
+        kinds: relative frequencies that replace the recipe's.
     """
 
     steps: int
@@ -37,6 +38,7 @@ class Pass:
     short_share: float
     clean_share: float
     habits: dict[str, float] = dataclasses.field(default_factory=dict)
+    kinds: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 _FIRST = {"inverse_comparison": 0.6, "sign_not_flipped": 0.6}
@@ -75,7 +77,8 @@ class Recipe:
         Pass(2200, 0.4, 0.0, 0.4, _FIRST),
         Pass(3600, 0.5, 0.0, 0.5, _FIRST),
         Pass(3600, 0.5, 0.0, 0.5, _FIRST),
-        Pass(1200, 0.3, 0.0, 0.0),
+        Pass(1200, 0.3, 0.0, 0.0, {"inverse_comparison": 0.4}),
+        Pass(4000, 0.5, 0.0, 0.4, kinds={"word": 1.6, "equation": 1.4, "fraction": 1.4}),
     )
     tokens_a_batch: int = 3072
     matrix_rate: float = 0.02
@@ -169,12 +172,14 @@ def batches(
     highest: int,
     chunk: int = 4096,
     replaced: Mapping[str, float] | None = None,
+    kinds: Mapping[str, float] | None = None,
 ) -> Iterator[Batch]:
     """Yield batches without end: rows of like length together, padded on the right. ``habits`` multiplies the
-    catalogue's probabilities, some of which may be ``replaced`` first; ``highest`` is the highest level."""
+    catalogue's probabilities, some of which may be ``replaced`` first; ``highest`` is the highest level; ``kinds``
+    replaces frequencies of the recipe."""
     probabilities = {name: probability * habits for name, probability in catalogue(replaced).items()}
     weights = {level: weight for level, weight in recipe.level_weights.items() if level <= highest}
-    source = stream(seed, weights, recipe.kind_weights, probabilities)
+    source = stream(seed, weights, recipe.kind_weights | dict(kinds or {}), probabilities)
     rng = random.Random(seed)
     while True:
         rows = encode(tokenizer, [next(source) for _ in range(chunk)])

@@ -63,9 +63,10 @@ def test_word_answers_by_hand():
     cases = {
         "Ann has 12 pens. Ann gets 5 more. How many pens does Ann have?": "17",
         "Ann has 12 pens. Ann sells 2 boxes of 4. Ann loses 1. How many pens does Ann have?": "3",
-        "Ann has 12 pens. Ann has 4 more than Ben. Ben splits them into 2 equal piles and keeps one. "
+        "Ann has 12 pens. Ann now has 4 more than Ben. Ben splits them into 2 equal piles and keeps one. "
         "How many pens does Ben have?": "4",
-        "Ann has 12 pens. Ann has 4 fewer than Ben. Tom has 3 times as many as Ben. How many pens does Tom have?": "48",
+        "Ann has 12 pens. Ann now has 4 fewer than Ben. Tom has 3 times as many as Ben. "
+        "How many pens does Tom have?": "48",
         "Ann has 12 pens. Ben has 4 fewer than Ann. Ida has 2 more than Ben. How many pens does Ida have?": "10",
     }
     for text, answer in cases.items():

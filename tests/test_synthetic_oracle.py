@@ -8,7 +8,7 @@ from data_gen.synthetic import StepJudgement, judge, solve
 
 UNKNOWN = StepJudgement(None, True, None)
 CHAIN = "Compute 8-3*4+(6-2)*5."
-STORY = "Ann has 12 pens. Ann buys 3 boxes of 4. Ann has 6 more than Ben. How many pens does Ben have?"
+STORY = "Ann has 12 pens. Ann buys 3 boxes of 4. Ann now has 6 more than Ben. How many pens does Ben have?"
 
 RIGHT = [
     (CHAIN, ["3*4=12", "8-12=-4", "6-2=4", "4*5=20", "-4+20=16"]),

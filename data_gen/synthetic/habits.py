@@ -41,7 +41,7 @@ CATALOGUE: dict[str, Habit] = {
         Habit("added_denominators", 0.55, "a sum of fractions with unlike denominators", "1/2+1/3 -> =2/5"),
         Habit("unscaled_numerator", 0.30, "a difference of unlike fractions is converted", "1/2-1/3 -> =1/6-1/6"),
         Habit("inverted_wrong", 0.55, "a division by a fraction", "1/2:3/4=1/2*4/3 -> =2/1*3/4"),
-        Habit("inverse_comparison", 0.40, "'A has n more (fewer) than B', B is wanted", "12-4=8 -> 12+4=16"),
+        Habit("inverse_comparison", 0.55, "'A now has n more (fewer) than B', B is wanted", "12-4=8 -> 12+4=16"),
         Habit("times_as_plus", 0.55, "'n times as many as'", "4*3=12 -> 4+3=7"),
         Habit("boxes_as_sum", 0.20, "'n boxes of m'", "3*4=12 -> 3+4=7"),
         Habit("lost_zero", 0.60, "long division, the digit brought down gives quotient 0", "3=0*7+3 skipped"),

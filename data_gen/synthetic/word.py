@@ -28,10 +28,14 @@ PHRASES: dict[str, tuple[str, ...]] = {
     "more": ("{b} has {n} more than {a}.",),
     "fewer": ("{b} has {n} fewer than {a}.",),
     "times": ("{b} has {n} times as many as {a}.",),
-    "inverse_more": ("{a} has {n} more than {b}.",),
-    "inverse_fewer": ("{a} has {n} fewer than {b}.",),
+    "inverse_more": ("{a} now has {n} more than {b}.",),
+    "inverse_fewer": ("{a} now has {n} fewer than {b}.",),
 }
-"""Event -> its sentences. ``a`` holds the amount so far, ``b`` is a new person whom the story goes on with."""
+"""Event -> its sentences. ``a`` holds the amount so far, ``b`` is a new person whom the story goes on with.
+
+"now" tells a comparison of the holder from one with the holder. Without it the direction hangs on which name came
+before, and the embedded model never learned to read that (docs/generator.md).
+"""
 
 _WEIGHTS = {"gain": 20, "lose": 22, "gain_boxes": 9, "lose_boxes": 7, "share": 9, "more": 8, "fewer": 7, "times": 8}
 _WEIGHTS |= {"inverse_more": 9, "inverse_fewer": 6}
