@@ -164,6 +164,9 @@ class PpoSection(Section):
     truncated: Literal["zero", "no_gradient"] = Field(
         "zero", description="a path cut at the length limit: outcome 0, or out"
     )
+    min_steps: int = Field(
+        1, ge=0, description="a right answer behind fewer steps has outcome 0: its reasoning was not shown; 0: off"
+    )
     kl_coef: float = Field(
         0.02, ge=0, description="weight of the KL to the reference, reasoning tokens (method: .01-.05)"
     )

@@ -102,6 +102,7 @@ def policy_settings(config: Config) -> PolicySettings:
             unknown_theorem=ppo.penalty_theorem,
         ),
         train_on_truncated=ppo.truncated == "zero",
+        min_steps=ppo.min_steps,
         difficulty_bands=ppo.difficulty_bands,
     )
 

@@ -80,7 +80,7 @@ def path_reward(
     path: Path, settings: PolicySettings, *, typical: float | None, known_theorems: Set[str]
 ) -> OutcomeReward:
     """Return the outcome reward of one path as ``policy.rewards.outcome_rewards`` would inside its problem's group."""
-    outcome, is_counted = outcome_of(path.verdict, path.is_truncated, settings.train_on_truncated)
+    outcome, is_counted = outcome_of(path, settings.train_on_truncated, settings.min_steps)
     penalty = penalty_of(path, settings.penalties, typical=typical, known_theorems=known_theorems)
     return OutcomeReward(outcome, penalty if is_counted else 0.0, is_counted)
 

@@ -25,6 +25,7 @@ class PolicySettings:
         anchor_fraction: share of the problems of a batch trained on the outcome alone, in [0, 1].
         penalties: weights of the penalties on the outcome side.
         train_on_truncated: True = a truncated completion has outcome 0; False = it has no gradient.
+        min_steps: a right answer behind fewer steps has outcome 0; 0 asks for none.
         mask_answer_kl: True = tokens of the answer are outside the KL; False = KL on all tokens.
         difficulty_bands: number of bands of equal size by difficulty; each batch comes from one, bands rotate.
         max_step_positions: step positions with a moving average of their own; later steps share the last one.
@@ -43,6 +44,7 @@ class PolicySettings:
     anchor_fraction: float = 0.15
     penalties: PenaltyWeights = dataclasses.field(default_factory=PenaltyWeights)
     train_on_truncated: bool = True
+    min_steps: int = 1
     mask_answer_kl: bool = True
     difficulty_bands: int = 1
     max_step_positions: int = 64
@@ -55,6 +57,7 @@ class PolicySettings:
         for name in ("process_weight", "outcome_weight"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, ">= 0")
         _require("correct_floor", self.correct_floor, 0 <= self.correct_floor <= 1, "in [0, 1]")
+        _require("min_steps", self.min_steps, self.min_steps >= 0, ">= 0")
         _require("anchor_fraction", self.anchor_fraction, 0 <= self.anchor_fraction <= 1, "in [0, 1]")
         _require("difficulty_bands", self.difficulty_bands, self.difficulty_bands >= 1, ">= 1")
 

@@ -58,7 +58,7 @@ class OutcomeReward:
     """Reward of one path.
 
     Attributes:
-        outcome: 1.0 for a counted CORRECT answer, else 0.0.
+        outcome: 1.0 for a counted CORRECT answer behind steps enough, else 0.0.
         penalty: what the penalties take, >= 0.
         is_counted: False = no gradient and no statistic.
     """
@@ -72,17 +72,17 @@ class OutcomeReward:
         return self.outcome - self.penalty
 
 
-def outcome_of(verdict: Verdict, is_truncated: bool, train_on_truncated: bool = True) -> tuple[float, bool]:
+def outcome_of(path: Path, train_on_truncated: bool = True, min_steps: int = 0) -> tuple[float, bool]:
     """Return (outcome, is_counted): CORRECT 1; WRONG and UNPARSED 0; other verdicts do not count.
 
     A completion cut at the length limit has outcome 0 whatever its verdict; with ``train_on_truncated`` False it does
-    not count instead.
+    not count instead. A right answer behind fewer than ``min_steps`` steps has outcome 0: its reasoning was not shown.
     """
-    if not verdict.is_judged:
+    if not path.verdict.is_judged:
         return 0.0, False
-    if is_truncated:
+    if path.is_truncated:
         return 0.0, train_on_truncated
-    return float(verdict is Verdict.CORRECT), True
+    return float(path.verdict is Verdict.CORRECT and len(path.steps) >= min_steps), True
 
 
 def repeated_words(text: str, n: int = 4) -> float:
@@ -173,13 +173,14 @@ def outcome_rewards(
     weights: PenaltyWeights,
     level: int | None = None,
     train_on_truncated: bool = True,
+    min_steps: int = 0,
     known_theorems: Set[str] = frozenset(),
 ) -> list[OutcomeReward]:
     """Return the reward of each path of ONE problem."""
     typical = typical_steps(paths, level)
     rewards = []
     for path in paths:
-        outcome, is_counted = outcome_of(path.verdict, path.is_truncated, train_on_truncated)
+        outcome, is_counted = outcome_of(path, train_on_truncated, min_steps)
         penalty = penalty_of(path, weights, typical=typical, known_theorems=known_theorems) if is_counted else 0.0
         rewards.append(OutcomeReward(outcome, penalty, is_counted))
     return rewards

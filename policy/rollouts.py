@@ -162,6 +162,7 @@ def _rewards(
             weights=settings.penalties,
             level=problem.level,
             train_on_truncated=settings.train_on_truncated,
+            min_steps=settings.min_steps,
             known_theorems=known_theorems,
         )
     return rewards

@@ -187,9 +187,10 @@ def test_a_prm_that_judges_is_not_fooled():
     assert report.cases == 6
     assert report.win_share == 0
     assert report.wins["trained"]["configured"]["all"].of == 6 * len(FAMILIES)
-    for rule in ("mean", "min", "softmin"):
+    for rule in ("mean", "min", "softmin", "delta"):
         assert report.wins["reward"][rule]["all"].wins == 0, rule
-    assert report.wins["reward"]["delta"]["no_step"].share == 1  # nothing said, nothing lost: no baseline in this view
+    bare = report_of(judge, PolicySettings(credit="delta", min_steps=0)).wins["reward"]["delta"]
+    assert bare["no_step"].share == 1  # nothing said, nothing lost: no baseline in this view
 
 
 def test_attacked_paths_are_built_as_rollouts(tmp_path):

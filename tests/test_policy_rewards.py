@@ -1,5 +1,7 @@
 """Outcome rewards and penalties by hand."""
 
+import dataclasses
+
 import pytest
 
 from common.records import FinishReason, Path, Step, Verdict
@@ -34,13 +36,25 @@ def path_of(*step_texts, verdict=Verdict.WRONG, reason=FinishReason.STOP):
     ],
 )
 def test_outcome_of_each_verdict(verdict, wanted):
-    assert outcome_of(verdict, is_truncated=False) == wanted
+    assert outcome_of(path_of("1+1=2", verdict=verdict)) == wanted
 
 
 def test_L40_truncated_completions_have_outcome_0_or_do_not_count():
-    assert outcome_of(Verdict.CORRECT, is_truncated=True) == (0.0, True)
-    assert outcome_of(Verdict.CORRECT, is_truncated=True, train_on_truncated=False) == (0.0, False)
-    assert outcome_of(Verdict.NO_GOLD, is_truncated=True) == (0.0, False)
+    cut = path_of("1+1=2", verdict=Verdict.CORRECT, reason=FinishReason.LENGTH)
+    assert outcome_of(cut) == (0.0, True)
+    assert outcome_of(cut, train_on_truncated=False) == (0.0, False)
+    assert outcome_of(dataclasses.replace(cut, verdict=Verdict.NO_GOLD)) == (0.0, False)
+
+
+def test_a_right_answer_behind_too_few_steps_earns_nothing_and_counts():
+    bare, one = path_of(verdict=Verdict.CORRECT), path_of("1+1=2", verdict=Verdict.CORRECT)
+    assert outcome_of(bare) == (1.0, True)
+    assert outcome_of(bare, min_steps=1) == (0.0, True)
+    assert outcome_of(one, min_steps=1) == (1.0, True)
+    assert outcome_of(one, min_steps=2) == (0.0, True)
+    assert outcome_of(path_of(verdict=Verdict.TIMEOUT), min_steps=1) == (0.0, False)
+    rewards = outcome_rewards([bare, one], weights=PenaltyWeights(), min_steps=1)
+    assert [reward.outcome for reward in rewards] == [0.0, 1.0]
 
 
 def test_repeated_words_by_hand():
