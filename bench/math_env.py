@@ -1,9 +1,10 @@
 """Speed of the proof environment and success of the scripted proofs, one JSON line.
 
-    python -m bench.math_env --problems 200 --steps 3000
+    python -m bench.math_env --problems 200 --steps 3000 --states 2000
 
 `steps_per_second` is env.step with exact masks under a random valid policy on one core, resets excluded, in CPU time
-of the process; `scripted` is solved problems of each topic, levels 1 to 3 in turn.
+of the process; `scripted` is solved problems of each topic, levels 1 to 3 in turn; `masks` compares the mask with
+trying every action in states of random play (half the time drawn by schema first, so that rare schemas come up).
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import time
 
 import numpy as np
 
+from math_env import masks
 from math_env.env import MathEnv
 from math_env.problems import FAMILIES, LEVELS, Problem, generate
-from math_env.rules import INDEX
+from math_env.rules import ACTIONS, INDEX
 
 
 def scripted(problems: int, seed: int) -> dict[str, dict[str, float]]:
@@ -66,13 +68,39 @@ def speed(steps: int, seed: int) -> dict[str, float]:
     }
 
 
+def compare_masks(states: int, seed: int) -> dict[str, int]:
+    """Bits in which the mask differs from trying every action, over states of random play."""
+    env, rng = MathEnv(levels=LEVELS), np.random.default_rng(seed)
+    env.reset(seed=seed)
+    wrong = valid = 0
+    for _ in range(states):
+        tried = masks.mask_by_trial(env.state)
+        wrong += int((tried != masks.mask(env.state)).sum())
+        valid += int(tried.sum())
+        choices = np.flatnonzero(tried)
+        if rng.integers(2):
+            kinds = np.array([ACTIONS[index][0].name for index in choices])
+            choices = choices[kinds == rng.choice(np.unique(kinds))]
+        _, _, terminated, truncated, _ = env.step(int(rng.choice(choices)))
+        if terminated or truncated or rng.random() < 0.05:
+            env.reset()
+    return {"states": states, "bits": states * len(ACTIONS), "valid_bits": valid, "wrong_bits": wrong}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=200, help="scripted problems a topic")
     parser.add_argument("--steps", type=int, default=3000, help="steps of the random policy")
+    parser.add_argument("--states", type=int, default=0, help="states in which the mask is compared with trials")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    line = {"seed": args.seed, **speed(args.steps, args.seed), "scripted": scripted(args.problems, args.seed)}
+    line: dict[str, object] = {"seed": args.seed}
+    if args.steps:
+        line |= speed(args.steps, args.seed)
+    if args.problems:
+        line["scripted"] = scripted(args.problems, args.seed)
+    if args.states:
+        line["masks"] = compare_masks(args.states, args.seed)
     print(json.dumps(line))
 
 

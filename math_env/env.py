@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from common.errors import InputError
-from math_env import problems, rules
+from math_env import masks, problems, rules
 from math_env.problems import FAMILIES, LEVELS, SPLITS, Problem
 from math_env.rules import ACTIONS, FACTS, INDEX, NAMES
 from math_env.terms import Expr, Refused
@@ -134,7 +134,7 @@ class MathEnv(gym.Env[Observation, SupportsInt]):
     def action_masks(self) -> np.ndarray:
         """(actions,) bool, True = valid. Once the proof is finished only `backtrack()`: samplers need a choice."""
         if self._mask is None:
-            mask = rules.mask(self.state)
+            mask = masks.mask(self.state)
             if self.state.goal is None:
                 mask[INDEX["backtrack()"]] = True
             self._mask = mask

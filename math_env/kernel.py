@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from math_env import terms
@@ -84,6 +85,7 @@ def _number(item: Any) -> Fraction:
     return Fraction(item)
 
 
+@lru_cache(maxsize=20_000)
 def _zero_form(atom: Expr) -> tuple[str, Poly]:
     """(relation, P) with atom ⟹ P relation 0. An equivalence when the atom divides by numbers only."""
     _require(atom.op in ("eq", "ne", "ge", "gt"), f"{atom.op} is no relation of two terms")

@@ -1,10 +1,8 @@
-"""The action space: index -> (schema, parameters), fixed for ever; what each does to a proof state; exact masks.
+"""The action space: index -> (schema, parameters), fixed for ever; what each does to a proof state.
 
 A state is a stack of open goals and of joins that wait for the theorems of the goals above them. A fact is a kernel
 theorem whose hypotheses are those of its goal. An action is valid when its kernel rule applies and its result is new
-and fits the observation (FACTS facts, tokens.LENGTH tokens a formula). What a rule concludes depends on the
-conclusions of its premises alone, so validity is cached by formulas (bounded LRU) and the mask is exact by
-construction.
+and fits the observation (FACTS facts, tokens.LENGTH tokens a formula). `masks` says quickly which actions are.
 """
 
 from __future__ import annotations
@@ -13,10 +11,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache, lru_cache
 from typing import Any
-
-import numpy as np
 
 from math_env import kernel, search, terms
 from math_env.kernel import Theorem
@@ -25,8 +20,6 @@ from math_env.tokens import row
 
 FACTS = 12
 """Facts a goal can hold."""
-CACHE = 200_000
-"""Entries of each validity cache."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -286,6 +279,8 @@ def action_name(index: int) -> str:
     return f"{schema.name}({','.join(shown)})"
 
 
+OFFSETS = list(itertools.accumulate((len(schema.parameters) for schema in SCHEMAS), initial=0))[:-1]
+"""Index of the first action of each schema."""
 NAMES = [action_name(index) for index in range(len(ACTIONS))]
 INDEX = {name: index for index, name in enumerate(NAMES)}
 assert len(INDEX) == len(ACTIONS)
@@ -346,80 +341,3 @@ def _closed(state: State, theorem: Theorem) -> State:
         del proved[len(proved) - join.count :]
         proved.append(kernel.RULES[join.rule](*join.before, *children, *join.after))
     return State(tuple(work), tuple(proved), state)
-
-
-# ---------------------------------------------------------------- masks
-
-
-@lru_cache(maxsize=CACHE)
-def _made(schema: int, premises: tuple[Expr, ...], others: tuple[Any, ...]) -> Expr | None:
-    """The fact that a schema makes of facts with these conclusions, None where it is refused or does not fit."""
-    make = SCHEMAS[schema].make
-    assert make is not None
-    try:
-        fact = make(*(kernel.assume(premise) for premise in premises), *others).concl
-    except Refused:
-        return None
-    return fact if row(fact) is not None else None
-
-
-@lru_cache(maxsize=CACHE)
-def _acts(schema: int, target: Expr, premises: tuple[Expr, ...], slots: tuple[int, ...]) -> bool:
-    """Whether an action on the goal is valid; `slots` index `premises`, all facts that it may look at."""
-    act = SCHEMAS[schema].goal
-    assert act is not None
-    goal = Goal(tuple(kernel.assume(premise) for premise in premises), target)
-    try:
-        result = act(goal, *(goal.facts[slot] for slot in slots))
-        if not isinstance(result, Theorem):
-            for item in result:
-                if isinstance(item, Goal):
-                    _require_fit(item)
-    except Refused:
-        return False
-    return True
-
-
-def mask(state: State) -> np.ndarray:
-    """(len(ACTIONS),) bool: True = valid."""
-    valid = np.zeros(len(ACTIONS), dtype=bool)
-    goal = state.goal
-    if goal is None:
-        return valid
-    known = [fact.concl for fact in goal.facts]
-    has_room, occurring, known_set = len(known) < FACTS, _occurring(goal), set(known)
-    for position, (schema, offset) in enumerate(zip(SCHEMAS, OFFSETS, strict=True)):
-        if schema.name == "backtrack":
-            valid[offset] = state.past is not None
-        elif schema.make is not None:
-            if has_room:
-                for index, parameters in _candidates(position, len(known)):
-                    if schema.names and not schema.names(*parameters) <= occurring:
-                        continue
-                    premises = tuple([known[slot] for slot in parameters[: schema.facts]])
-                    fact = _made(position, premises, parameters[schema.facts :])
-                    if fact is not None and fact not in known_set:
-                        valid[index] = True
-        else:
-            looked_at = tuple(known) if schema.name in ("ring", "split_goal", "split_case") else None
-            for index, slots in _candidates(position, len(known)):
-                if looked_at is None:
-                    premises = tuple([known[slot] for slot in slots])
-                    valid[index] = _acts(position, goal.target, premises, tuple(range(len(slots))))
-                else:
-                    valid[index] = _acts(position, goal.target, looked_at, slots)
-    return valid
-
-
-OFFSETS = list(itertools.accumulate((len(schema.parameters) for schema in SCHEMAS), initial=0))[:-1]
-
-
-@cache
-def _candidates(position: int, facts: int) -> list[tuple[int, tuple[Any, ...]]]:
-    """(index, parameters) of a schema's actions whose fact slots are filled."""
-    schema = SCHEMAS[position]
-    return [
-        (OFFSETS[position] + i, parameters)
-        for i, parameters in enumerate(schema.parameters)
-        if all(slot < facts for slot in parameters[: schema.facts])
-    ]

@@ -51,20 +51,25 @@ class Expr:
     Numbers are Fractions in `num` and plain ints elsewhere, checked here: 1, 1.0, True and Fraction(1) are equal keys.
     """
 
-    __slots__ = ("__weakref__", "_hash", "args", "op")
+    __slots__ = ("__weakref__", "_hash", "_normal", "args", "op")
     op: str
     args: tuple[Any, ...]
+    _normal: Poly | None  # of what `term_of` made
 
     def __new__(cls, op: str, *args: Any) -> Expr:
-        allowed = (Fraction,) if op == "num" else (Expr, int, str)
-        if type(op) is not str or any(type(arg) not in allowed for arg in args):
-            raise Refused("an argument of the wrong type")
+        allowed = _NUMBER if op == "num" else _PARTS
+        for arg in args:
+            if type(arg) not in allowed:
+                raise Refused("an argument of the wrong type")
+        if type(op) is not str:
+            raise Refused("an operator of the wrong type")
         found = _TABLE.get((op, args))
         if found is None:
             found = super().__new__(cls)
             object.__setattr__(found, "op", op)
             object.__setattr__(found, "args", args)
             object.__setattr__(found, "_hash", hash((op, args)))
+            object.__setattr__(found, "_normal", None)
             _TABLE[(op, args)] = found
         return found
 
@@ -84,6 +89,9 @@ class Expr:
 
     def __repr__(self) -> str:
         return f"{self.op}({', '.join(map(repr, self.args))})"
+
+
+_NUMBER, _PARTS = frozenset({Fraction}), frozenset({Expr, int, str})
 
 
 def num(value: int | Fraction) -> Expr:
@@ -153,25 +161,35 @@ def _within_bits(value: Fraction) -> None:
 
 def pack(terms: Mapping[Monomial, Fraction]) -> Poly:
     """The normal form of a sum of monomials, within the limits."""
-    kept = tuple(sorted((mono, coef) for mono, coef in terms.items() if coef))
+    kept = tuple(sorted([(mono, coef) for mono, coef in terms.items() if coef]))
     if len(kept) > MAX_MONOMIALS:
         raise Refused(f"more than {MAX_MONOMIALS} monomials")
     for mono, coef in kept:
         _within_bits(coef)
-        if sum(power for _, power in mono) > MAX_DEGREE:
+        if _degree(mono) > MAX_DEGREE:
             raise Refused(f"degree above {MAX_DEGREE}")
     return kept
+
+
+@lru_cache(maxsize=20_000)
+def _degree(mono: Monomial) -> int:
+    return sum(power for _, power in mono)
 
 
 def constant(value: int | Fraction) -> Poly:
     return pack({(): Fraction(value)})
 
 
-def combine(p: Poly, q: Poly, a: Fraction = Fraction(1), b: Fraction = Fraction(1)) -> Poly:
+UNIT = Fraction(1)
+ONE_POLY: Poly = constant(1)
+
+
+def combine(p: Poly, q: Poly, a: Fraction = UNIT, b: Fraction = UNIT) -> Poly:
     """a·p + b·q"""
-    total = {mono: a * coef for mono, coef in p}
+    total = dict(p) if a is UNIT else {mono: a * coef for mono, coef in p}
     for mono, coef in q:
-        total[mono] = total.get(mono, Fraction(0)) + b * coef
+        part = coef if b is UNIT else b * coef
+        total[mono] = total[mono] + part if mono in total else part
     return pack(total)
 
 
@@ -182,10 +200,11 @@ def times(p: Poly, q: Poly) -> Poly:
     for mono, coef in p:
         for other, factor in q:
             key = _join(mono, other)
-            total[key] = total.get(key, Fraction(0)) + coef * factor
+            total[key] = total[key] + coef * factor if key in total else coef * factor
     return pack(total)
 
 
+@lru_cache(maxsize=20_000)
 def _join(mono: Monomial, other: Monomial) -> Monomial:
     powers = dict(mono)
     for name, power in other:
@@ -197,10 +216,12 @@ def _join(mono: Monomial, other: Monomial) -> Monomial:
 def ratio(term: Expr) -> tuple[Poly, Poly, tuple[Poly, ...]]:
     """(P, Q, guards): where no guard is 0 the term is defined, Q ≠ 0 and the term is P/Q; elsewhere it is undefined."""
     op, args = term.op, term.args
+    if term._normal is not None:
+        return term._normal, ONE_POLY, ()
     if op == "num":
-        return constant(args[0]), constant(1), ()
+        return constant(args[0]), ONE_POLY, ()
     if op == "var":
-        return (((((args[0], 1),), Fraction(1)),), constant(1), ())
+        return (((((args[0], 1),), UNIT),), ONE_POLY, ())
     if op not in ("add", "mul", "div", "pow"):
         raise Refused(f"no term: {op}")
     top, bottom, guards = ratio(args[0])
@@ -216,7 +237,7 @@ def ratio(term: Expr) -> tuple[Poly, Poly, tuple[Poly, ...]]:
             return combine(top, top2), bottom, both
         return combine(times(top, bottom2), times(top2, bottom)), times(bottom, bottom2), both
     if op == "mul":
-        return times(top, top2), times(bottom, bottom2), both
+        return times(top, top2), bottom if bottom2 is ONE_POLY else times(bottom, bottom2), both
     return times(top, bottom2), times(bottom, top2), both if top2 in both else (*both, top2)
 
 
@@ -225,7 +246,7 @@ def poly(term: Expr) -> Poly:
     top, bottom, guards = ratio(term)
     if any(not is_constant(guard) or not guard for guard in guards):
         raise Refused("a division by something that may be 0")
-    return combine(top, (), Fraction(1) / value(bottom))
+    return top if bottom is ONE_POLY else combine(top, (), Fraction(1) / value(bottom))
 
 
 def is_constant(p: Poly) -> bool:
@@ -264,6 +285,7 @@ def primitive(p: Poly, keep_sign: bool = False) -> Poly:
     return combine(p, (), scale)
 
 
+@lru_cache(maxsize=20_000)
 def _rank(mono: Monomial) -> tuple[int, list[int]]:
     powers = dict(mono)
     return sum(powers.values()), [powers.get(name, 0) for name in VARIABLES]
@@ -276,7 +298,7 @@ def lead(p: Poly) -> tuple[Monomial, Fraction]:
 
 @lru_cache(maxsize=50_000)
 def term_of(p: Poly) -> Expr:
-    """The canonical term of a normal form: a sum with falling monomials."""
+    """The canonical term of a normal form: a sum with falling monomials. It remembers p: `ratio` of it is p / 1."""
     total: Expr | None = None
     for mono, coef in sorted(p, key=lambda item: _rank(item[0]), reverse=True):
         part: Expr | None = None if mono and coef == 1 else num(coef)
@@ -285,7 +307,11 @@ def term_of(p: Poly) -> Expr:
             part = factor if part is None else Expr("mul", part, factor)
         assert part is not None
         total = part if total is None else Expr("add", total, part)
-    return ZERO if total is None else total
+    if total is None:
+        return ZERO
+    if pack(dict(p)) == p:
+        object.__setattr__(total, "_normal", p)
+    return total
 
 
 # ---------------------------------------------------------------- substitution and truth

@@ -66,26 +66,6 @@ def test_a_wrong_root_a_lost_root_and_an_extraneous_root_cannot_be_proved_by_the
         assert not proves(problem.script, terms.Expr("iff", equation, other))
 
 
-@pytest.mark.parametrize(
-    ("topic", "level"), [("quadratic", 1), ("system", 1), ("rational", 3), ("parity", 3), ("inequality", 2)]
-)
-def test_the_mask_is_what_trying_every_action_finds(topic, level):
-    rng = np.random.default_rng(5)
-    state = draw(topic, level).start()
-    for _ in range(5):
-        tried = np.zeros(len(ACTIONS), bool)
-        for index in range(len(ACTIONS)):
-            try:
-                rules.apply(state, index)
-                tried[index] = True
-            except Refused:
-                pass
-        np.testing.assert_array_equal(rules.mask(state), tried)
-        state = rules.apply(state, int(rng.choice(np.flatnonzero(tried))))
-        if state.goal is None:
-            break
-
-
 def random_play(steps, seed):
     """Random valid actions, now and then an invalid one; every theorem made is tried at points. Returns the counts."""
     env = MathEnv(levels=LEVELS, invalid_ends=False)
