@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from common.errors import InputError
 from math_env import masks, problems, rules
+from math_env.latex import custom
 from math_env.problems import FAMILIES, LEVELS, SPLITS, Problem
 from math_env.rules import ACTIONS, FACTS, INDEX, NAMES
 from math_env.terms import Expr, Refused
@@ -82,8 +83,12 @@ class MathEnv(gym.Env[Observation, SupportsInt]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """A new problem. Options: `topic`, `level`, `split`, `problem` (a Problem, not a drawn one) and `prefix`:
-        how many actions of the scripted proof are played beforehand; −k leaves k of them; never the whole proof."""
+        """A new problem.
+
+        Options: `topic`, `level`, `split`; `problem`, a Problem or a statement in the LaTeX of `latex`, instead of a
+        drawn one; `prefix`: how many actions of the scripted proof are played beforehand, −k leaves k of them, never
+        the whole proof.
+        """
         super().reset(seed=seed)
         chosen = dict(options or {})
         for key in chosen:
@@ -94,7 +99,7 @@ class MathEnv(gym.Env[Observation, SupportsInt]):
         _known("topic", topic, tuple(FAMILIES))
         _known("level", level, LEVELS)
         _known("split", split, SPLITS)
-        self.problem = chosen.get("problem") or problems.generate(self.np_random, topic, level, split)
+        self.problem = _given(chosen.get("problem")) or problems.generate(self.np_random, topic, level, split)
         self.state = self.problem.start()
         self.steps, self.is_over = 0, False
         for name in _prefix(self.problem.script, chosen.get("prefix", 0)):
@@ -188,9 +193,21 @@ def _row(expr: Expr) -> np.ndarray:
     return found
 
 
+def _given(problem: object) -> Problem | None:
+    if isinstance(problem, str):
+        return custom(problem)
+    if problem is not None and not isinstance(problem, Problem):
+        raise InputError(f"option problem: a Problem or a LaTeX statement is wanted, got {type(problem).__name__}")
+    return problem
+
+
 def _prefix(script: tuple[str, ...], prefix: int) -> tuple[str, ...]:
     if type(prefix) is not int:
         raise InputError(f"option prefix: an integer is wanted, got {prefix!r}")
+    if not script:
+        if prefix:
+            raise InputError("option prefix: a problem with a scripted proof is wanted")
+        return ()
     count = prefix if prefix >= 0 else max(0, len(script) + prefix)
     return script[: min(count, len(script) - 1)]
 
