@@ -153,10 +153,24 @@ class PpoSection(Section):
     correct_floor: float = Field(
         0.0, ge=0, le=1, description="least step probability in a path with a right answer; 0: the PRM alone (method)"
     )
-    baseline: Literal["moving_average", "group", "rloo", "grpo"] = Field(
-        "moving_average", description="what is taken off a return"
+    baseline: Literal["moving_average", "group", "rloo", "grpo", "gae"] = Field(
+        "moving_average", description="what is taken off a return; gae: a critic's values (docs/critic.md)"
     )
     baseline_momentum: float = Field(0.9, ge=0, lt=1, description="momentum of the moving average, a generation batch")
+    gamma: float = Field(0.99, ge=0, le=1, description="gae: discount a step (method: .99; TRL's PPO: 1, a token)")
+    gae_lambda: float = Field(
+        0.95, ge=0, le=1, description="gae: lambda, a step; 1: returns, 0: one step (TRL's PPO: .95, a token)"
+    )
+    critic_trunk: Literal["own", "shared"] = Field(
+        "own", description="gae: copy of the policy's backbone (TRL's PPO), or a head on the policy's hidden states"
+    )
+    critic_learning_rate: float = Field(
+        1e-3, gt=0, description="gae: AdamW learning rate of the critic (OpenRLHF: 9e-6, 18 times the policy's)"
+    )
+    critic_clip: float | None = Field(
+        0.2, gt=0, description="gae: value clip range, units of the return; null: none (TRL's PPO: .2)"
+    )
+    critic_warmup: int = Field(2, ge=0, description="gae: first generation batches in which only the critic learns")
     normalise_sources: bool = Field(True, description="divide each source by its own standard deviation before mixing")
     anchor_fraction: float = Field(
         0.15, ge=0, le=1, description="share of problems on outcome reward alone (method: .1-.2)"

@@ -9,6 +9,8 @@ For a path with process returns G_k (``prm.credit``) and outcome reward o:
     path on the outcome alone (anchor, or fallback because a score is not finite):   A^o on all tokens
     path that does not count (verdict not about the model):   0, and it enters no statistic
 
+With baseline ``gae`` a critic gives the baselines and A^o has a value for each segment of a path (``policy.gae``).
+
 When no path of the global batch has a usable process signal the whole batch is on the outcome alone. So a run whose
 PRM returns only NaN is the outcome-only run, bit for bit: in both, every path is trained as an anchor.
 """
@@ -22,7 +24,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-BASELINES = ("moving_average", "group", "rloo", "grpo")
+from policy.gae import OUTCOME, Estimates, Segments, ValueTargets, source_advantages
+
+GROUP_BASELINES = ("group", "rloo", "grpo")
+BASELINES = ("moving_average", *GROUP_BASELINES, "gae")
 EPSILON = 1e-4
 """Added to every scale that an advantage is divided by."""
 
@@ -88,6 +93,7 @@ class AdvantageInputs:
         step_of_token_BT: index into the S axis, or -1 for a token outside every step.
         is_separator_BT: True = white-space-only token between steps: no process part.
         is_completion_BT: True = sampled token, False = padding.
+        segments: states of the critic, None with another baseline than ``gae``.
     """
 
     returns_BS: Float[Tensor, "paths steps"]
@@ -99,6 +105,7 @@ class AdvantageInputs:
     step_of_token_BT: Int[Tensor, "paths tokens"]
     is_separator_BT: Bool[Tensor, "paths tokens"]
     is_completion_BT: Bool[Tensor, "paths tokens"]
+    segments: Segments | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +119,7 @@ class Advantages:
             of all ranks, in [0, 1]; 0 when both are 0.
         num_anchors, num_fallbacks, num_no_step, num_uncounted: local paths; a failed anchor is an anchor.
         num_groups, num_equal_groups: local groups with a counted path, and those whose outcomes are all equal.
+        targets: what the critic learns from this batch, None without one.
     """
 
     advantages_BT: Float[Tensor, "paths tokens"]
@@ -123,6 +131,7 @@ class Advantages:
     num_uncounted: int
     num_groups: int
     num_equal_groups: int
+    targets: ValueTargets | None = None
 
 
 def is_anchor(seed: int, problem_id: str, generation: int, fraction: float) -> bool:
@@ -143,8 +152,8 @@ def group_advantages(
     ``group``: x - mean; ``rloo``: x - mean of the others = (x - mean) n / (n - 1); ``grpo``: (x - mean) / (std + 1e-4).
     A group whose counted values are all equal (max == min), also a group of one, gives exactly 0.
     """
-    if kind not in BASELINES[1:]:
-        raise ValueError(f"unknown group baseline {kind!r}; known: {', '.join(BASELINES[1:])}")
+    if kind not in GROUP_BASELINES:
+        raise ValueError(f"unknown group baseline {kind!r}; known: {', '.join(GROUP_BASELINES)}")
     _, index_N = torch.unique(group_N, return_inverse=True)
     num_groups = int(index_N.max()) + 1 if index_N.numel() else 0
     exact_N = torch.where(is_counted_N, values_N, torch.zeros_like(values_N)).double()
@@ -185,11 +194,15 @@ def compute_advantages(
     normalise_sources: bool,
     moving_average: MovingAverage,
     reduce_sum: ReduceSum = lambda sums: sums,
+    estimates: Estimates | None = None,
 ) -> Advantages:
     """Return the token advantages of a local batch (formulas in the module's docstring).
 
+    Args:
+        estimates: the critic's, with baseline ``gae``.
+
     Raises:
-        ValueError: unknown baseline.
+        ValueError: unknown baseline, or ``gae`` without segments or estimates.
     """
     if baseline not in BASELINES:
         raise ValueError(f"unknown baseline {baseline!r}; known: {', '.join(BASELINES)}")
@@ -205,26 +218,33 @@ def compute_advantages(
     is_credited_BS = is_process_B[:, None] & inputs.is_step_BS
     returns_BS = torch.where(is_credited_BS, inputs.returns_BS, torch.zeros_like(inputs.returns_BS))
     outcome_B = torch.where(is_counted_B, inputs.outcome_B, torch.zeros_like(inputs.outcome_B))
-    if baseline == "moving_average":
+    outcome_BC, is_outcome_BC, column_BT, targets = outcome_B[:, None], is_counted_B[:, None], None, None
+    if baseline == "gae":
+        if inputs.segments is None or estimates is None:
+            raise ValueError("baseline gae needs the segments of the paths and a critic's estimates")
+        process_BS, outcome_BC, targets = source_advantages(
+            inputs.segments, estimates, is_credited_BS, outcome_B, is_counted_B
+        )
+        is_outcome_BC = targets.is_valued_BN2[..., OUTCOME]
+        column_BT = inputs.segments.of_tokens(inputs.step_of_token_BT.shape[1])
+    elif baseline == "moving_average":
         process_BS, outcome_B, moving_average = _moving_average_advantages(
             returns_BS, is_credited_BS, outcome_B, is_counted_B, moving_average, reduce_sum
         )
+        outcome_BC = outcome_B[:, None]
     else:
-        num_steps = returns_BS.shape[1]
-        position_BS = inputs.group_B[:, None] * num_steps + torch.arange(num_steps, device=returns_BS.device)
-        process_BS = group_advantages(
-            returns_BS.flatten(), position_BS.flatten(), is_credited_BS.flatten(), baseline
-        ).view_as(returns_BS)
-        outcome_B = group_advantages(outcome_B, inputs.group_B, is_counted_B, baseline)
+        process_BS = _positional(returns_BS, is_credited_BS, inputs.group_B, baseline)
+        outcome_BC = group_advantages(outcome_B, inputs.group_B, is_counted_B, baseline)[:, None]
     if normalise_sources:
         process_BS = normalise(process_BS, is_credited_BS, reduce_sum)
-        outcome_B = normalise(outcome_B, is_counted_B, reduce_sum)
+        outcome_BC = normalise(outcome_BC, is_outcome_BC, reduce_sum)
 
     process_BT = process_weight * _to_tokens(process_BS, inputs.step_of_token_BT, inputs.is_separator_BT)
-    outcome_part_B = torch.where(is_outcome_only_B, outcome_B, outcome_weight * outcome_B)
+    outcome_BC = torch.where(is_outcome_only_B[:, None], outcome_BC, outcome_weight * outcome_BC)
     is_live_BT = inputs.is_completion_BT & is_counted_B[:, None]
     process_BT = torch.where(is_live_BT, process_BT, torch.zeros_like(process_BT))
-    outcome_BT = torch.where(is_live_BT, outcome_part_B[:, None], torch.zeros_like(process_BT))
+    outcome_BT = outcome_BC if column_BT is None else outcome_BC.gather(1, column_BT)
+    outcome_BT = torch.where(is_live_BT, outcome_BT, torch.zeros_like(process_BT))
     size = reduce_sum(torch.stack([process_BT.abs().sum(), outcome_BT.abs().sum()]).double())
     num_groups, num_equal = count_equal_groups(inputs.outcome_B, inputs.group_B, is_counted_B)
     return Advantages(
@@ -237,6 +257,7 @@ def compute_advantages(
         num_uncounted=int((~is_counted_B).sum()),
         num_groups=num_groups,
         num_equal_groups=num_equal,
+        targets=targets,
     )
 
 
@@ -249,6 +270,14 @@ def count_equal_groups(
     has_data_G = _sum_into(is_counted_N.double(), index_N, num_groups) > 0
     is_equal_G = _is_equal_group(values_N.double(), is_counted_N, index_N, num_groups)
     return int(has_data_G.sum()), int((has_data_G & is_equal_G).sum())
+
+
+def _positional(returns_BS, is_credited_BS, group_B, kind):
+    """Return A^p inside the groups of the same problem and step position."""
+    num_steps = returns_BS.shape[1]
+    position_BS = group_B[:, None] * num_steps + torch.arange(num_steps, device=returns_BS.device)
+    flat = group_advantages(returns_BS.flatten(), position_BS.flatten(), is_credited_BS.flatten(), kind)
+    return flat.view_as(returns_BS)
 
 
 def _moving_average_advantages(returns_BS, is_credited_BS, outcome_B, is_counted_B, average, reduce_sum):

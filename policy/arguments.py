@@ -12,7 +12,7 @@ from common.errors import InputError
 from policy.actions import RULES, tuned
 from policy.blackbox import BoxSettings
 from policy.monitors import Limits
-from policy.options import PolicySettings
+from policy.options import CriticSettings, PolicySettings
 from policy.rewards import PenaltyWeights
 
 KL_SPIKE = 3.0
@@ -26,7 +26,7 @@ def trainer_arguments(config: Config, folder: Path, world_size: int = 1) -> GRPO
     passed over ``epochs`` times.
 
     Raises:
-        InputError: the batch does not divide into minibatches of whole micro-batches.
+        InputError: the batch does not divide into minibatches of whole micro-batches, or the critic's warm-up is all.
     """
     ppo = config.ppo
     batch = ppo.problems * ppo.paths
@@ -36,6 +36,8 @@ def trainer_arguments(config: Config, folder: Path, world_size: int = 1) -> GRPO
             f"ppo.problems * ppo.paths = {batch}: want a multiple of ppo.minibatches * ppo.micro_batch * devices ="
             f" {ppo.minibatches} * {ppo.micro_batch} * {world_size}"
         )
+    if ppo.baseline == "gae" and ppo.critic_warmup >= ppo.batches:
+        raise InputError(f"ppo.critic_warmup = {ppo.critic_warmup}: want less than ppo.batches = {ppo.batches}")
     micro = min(ppo.micro_batch, per_update // world_size)
     updates = ppo.minibatches * ppo.epochs
     return GRPOConfig(
@@ -104,6 +106,14 @@ def policy_settings(config: Config) -> PolicySettings:
         train_on_truncated=ppo.truncated == "zero",
         min_steps=ppo.min_steps,
         difficulty_bands=ppo.difficulty_bands,
+        critic=CriticSettings(
+            gamma=ppo.gamma,
+            lam=ppo.gae_lambda,
+            trunk=ppo.critic_trunk,
+            learning_rate=ppo.critic_learning_rate,
+            clip=ppo.critic_clip,
+            warmup=ppo.critic_warmup,
+        ),
     )
 
 

@@ -90,7 +90,8 @@ def sort_windows(micro_batches: list[dict[str, Any]], accumulation: int) -> list
 
     The update's loss is a sum over its paths divided by counts of the whole update, so the order inside an update
     changes nothing but the rounding. Each micro-batch also gets ``window_trained`` and ``window_reasoning``: the counts
-    of trained and of reasoning tokens of its update on this rank.
+    of trained and of reasoning tokens of its update on this rank; with a critic also ``window_valued``, (2,): the
+    states it learns from, by source.
     """
     arranged = []
     for start in range(0, len(micro_batches), accumulation):
@@ -102,6 +103,8 @@ def sort_windows(micro_batches: list[dict[str, Any]], accumulation: int) -> list
             "window_trained": merged["is_trained"].sum().double(),
             "window_reasoning": merged["is_reasoning"].sum().double(),
         }
+        if "is_valued" in merged:
+            counts["window_valued"] = merged["is_valued"].sum(dim=(0, 1)).double()
         for rows in order.split(size):
             arranged.append({key: _take(value, rows) for key, value in merged.items()} | counts)
     return arranged

@@ -224,7 +224,7 @@ def _write_state(part: pathlib.Path, trainer: Any, settings: BoxSettings, kinds:
     model = trainer.accelerator.unwrap_model(trainer.model)
     is_sharded = trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled
     optimiser = {} if is_sharded or trainer.optimizer is None else trainer.optimizer.state_dict()
-    sizes = {"weights": _bytes(model.state_dict()), "optimiser": _bytes(optimiser)}
+    sizes = {"weights": tensor_bytes(model.state_dict()), "optimiser": tensor_bytes(optimiser)}
     sizes["batches"] = (part / "rank-0.pt").stat().st_size * trainer.accelerator.num_processes
     left_out = ["weights", "optimiser"] if is_sharded else []
     for name in ("optimiser", "weights"):
@@ -258,13 +258,13 @@ def _write_state(part: pathlib.Path, trainer: Any, settings: BoxSettings, kinds:
     write_atomic(part / "box.json", json.dumps(facts, indent=1, default=str))
 
 
-def _bytes(tree: Any) -> int:
+def tensor_bytes(tree: Any) -> int:
     """Bytes of all tensors in nested dicts and lists."""
     if isinstance(tree, Tensor):
         return tree.numel() * tree.element_size()
     if isinstance(tree, Mapping):
-        return sum(_bytes(value) for value in tree.values())
-    return sum(_bytes(value) for value in tree) if isinstance(tree, list | tuple) else 0
+        return sum(tensor_bytes(value) for value in tree.values())
+    return sum(tensor_bytes(value) for value in tree) if isinstance(tree, list | tuple) else 0
 
 
 def _rng_state() -> dict[str, Any]:

@@ -52,3 +52,27 @@ def token_logprobs(
     zeros_BT = torch.zeros(num_rows, num_completion, dtype=logprobs[0].dtype, device=ids_BL.device)
     logprobs_BT = torch.where(is_sampled_BT, torch.cat(logprobs)[back], zeros_BT)
     return logprobs_BT, torch.where(is_sampled_BT, torch.cat(entropies)[back], zeros_BT)
+
+
+def state_vectors(
+    backbone: Any, input_ids_BL: Tensor, attention_mask_BL: Tensor, num_completion: int, starts_BN: Tensor
+) -> Tensor:
+    """Return the last hidden state of the token in front of each completion position ``starts_BN``: (B, N, hidden).
+
+    Rows are packed to the left and cut behind the last state, so under the causal mask a vector depends on the tokens
+    before its position alone, whatever is padded or sampled later.
+
+    Args:
+        backbone: the model without its output head. starts_BN: 0 is the state behind the prompt.
+        input_ids_BL, attention_mask_BL, num_completion: see ``token_logprobs``.
+
+    Raises:
+        ValueError: a prompt without a token has no state behind it.
+    """
+    prompts_B = attention_mask_BL[:, : input_ids_BL.size(1) - num_completion].sum(dim=1)
+    if bool((prompts_B == 0).any()):
+        raise ValueError("a prompt without a token has no state for the critic to value")
+    columns_BN = prompts_B[:, None] - 1 + starts_BN
+    ids_BL = packed_left(input_ids_BL, attention_mask_BL)[:, : int(columns_BN.max()) + 1]
+    hidden_BLH = backbone(input_ids=ids_BL, use_cache=False).last_hidden_state
+    return hidden_BLH.gather(1, columns_BN[..., None].expand(-1, -1, hidden_BLH.size(-1)))

@@ -31,6 +31,7 @@ class Limits:
         truncated: alarm above this share of truncated paths over ``alarm_batches`` batches in a row.
         alarm_batches: batches in a row with all rewards 0 (or too many truncated) before an alarm.
         equal_groups: alarm above this share of groups whose rewards are all equal.
+        explained_variance: of the outcome by the critic; alarm below this for ``alarm_batches`` batches in a row.
         rules: alarms that act. outcome_only_batches: batches of the action of that name.
         acts: False = what would be done is logged and not done.
     """
@@ -49,6 +50,7 @@ class Limits:
     truncated: float = 0.5
     alarm_batches: int = 3
     equal_groups: float = 0.6
+    explained_variance: float = -0.1
     rules: tuple[Rule, ...] = RULES
     outcome_only_batches: int = 5
     acts: bool = True
@@ -67,7 +69,8 @@ class BatchFacts:
         step_tokens: tokens a step. separators: share of the sampled tokens that part steps.
         duplicate_steps, same_pattern: steps whose text, or sentence pattern, an earlier step of the path has.
         entropy: of the next token, nats (mean over the updates of the batch).
-        These six are None where they were not measured.
+        explained_variance: of the outcome by the critic, 1 at best; None in its warm-up.
+        These seven are None where they were not measured.
     """
 
     kl: float
@@ -84,6 +87,7 @@ class BatchFacts:
     duplicate_steps: float | None = None
     same_pattern: float | None = None
     entropy: float | None = None
+    explained_variance: float | None = None
 
     @classmethod
     def from_metrics(cls, metrics: Mapping[str, float], kl: float, entropy: float | None) -> Self:
@@ -103,6 +107,7 @@ class BatchFacts:
             duplicate_steps=metrics["rollout/duplicate_steps"],
             same_pattern=metrics["rollout/same_pattern"],
             entropy=entropy,
+            explained_variance=metrics.get("critic/explained_variance_outcome"),
         )
 
 
@@ -175,6 +180,12 @@ def batch_alarms(batches: Sequence[BatchFacts], limits: Limits) -> list[str]:
             alarms.append(f"more than {limits.truncated:.0%} of the paths truncated for {len(run)} batches")
         if all(batch.reward_mean == 0 for batch in run):
             alarms.append(f"all outcome rewards 0 for {len(run)} batches")
+        explained = [batch.explained_variance for batch in run if batch.explained_variance is not None]
+        if len(explained) == len(run) and max(explained) < limits.explained_variance:
+            alarms.append(
+                f"the critic foresees the outcome worse than a constant would (explained variance {explained[-1]:.2f})"
+                f" for {len(run)} batches"
+            )
     return alarms
 
 

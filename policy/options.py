@@ -9,6 +9,38 @@ from policy.advantages import BASELINES
 from policy.rewards import PenaltyWeights
 from prm.credit import FLOWS, RULES
 
+TRUNKS = ("own", "shared")
+
+
+@dataclasses.dataclass(frozen=True)
+class CriticSettings:
+    """The value model of baseline ``gae`` (``policy.critic``); time is counted in steps of a path.
+
+    Attributes:
+        gamma: discount a step, in [0, 1]. lam: lambda of the advantages, in [0, 1].
+        trunk: ``own`` copy of the policy's backbone, trained whole; ``shared``: a head alone on the policy's hidden
+            states as they were when the batch was sampled, no gradient into the policy.
+        learning_rate: of its AdamW, constant.
+        clip: how far a value may move in a generation batch before its gradient stops, in units of the return; None:
+            no limit.
+        warmup: generation batches at the start in which only the critic learns.
+    """
+
+    gamma: float = 0.99
+    lam: float = 0.95
+    trunk: str = "own"
+    learning_rate: float = 1e-3
+    clip: float | None = 0.2
+    warmup: int = 2
+
+    def __post_init__(self) -> None:
+        _require("critic.trunk", self.trunk, self.trunk in TRUNKS, f"one of {', '.join(TRUNKS)}")
+        for name in ("gamma", "lam"):
+            _require(f"critic.{name}", getattr(self, name), 0 <= getattr(self, name) <= 1, "in [0, 1]")
+        _require("critic.learning_rate", self.learning_rate, self.learning_rate > 0, "> 0")
+        _require("critic.clip", self.clip, self.clip is None or self.clip > 0, "> 0 or none")
+        _require("critic.warmup", self.warmup, self.warmup >= 0, ">= 0")
+
 
 @dataclasses.dataclass(frozen=True)
 class PolicySettings:
@@ -19,7 +51,7 @@ class PolicySettings:
         credit, flow, softmin_temperature: see ``prm.credit``; flow None is the rule's own.
         correct_floor: in a path with a right answer no step probability counts as less, in [0, 1]. 0: the PRM alone; 1:
             a right path is right at every step, as its labels are, and the PRM only finds the error of wrong paths.
-        baseline: ``moving_average``, ``group``, ``rloo`` or ``grpo``.
+        baseline: ``moving_average``, ``group``, ``rloo``, ``grpo``, or ``gae`` (a critic, see ``critic``).
         baseline_momentum: of the moving average, in [0, 1).
         normalise_sources: divide each source's advantages by their own deviation before mixing.
         anchor_fraction: share of the problems of a batch trained on the outcome alone, in [0, 1].
@@ -30,6 +62,7 @@ class PolicySettings:
         difficulty_bands: number of bands of equal size by difficulty; each batch comes from one, bands rotate.
         max_step_positions: step positions with a moving average of their own; later steps share the last one.
         max_skipped: updates skipped in a row because of a non-finite loss or gradient that end the run.
+        critic: of baseline ``gae``; not read with another.
     """
 
     process_weight: float = 0.7
@@ -49,6 +82,7 @@ class PolicySettings:
     difficulty_bands: int = 1
     max_step_positions: int = 64
     max_skipped: int = 3
+    critic: CriticSettings = dataclasses.field(default_factory=CriticSettings)
 
     def __post_init__(self) -> None:
         _require("credit", self.credit, self.credit in RULES, f"one of {', '.join(RULES)}")
@@ -119,6 +153,9 @@ def check_arguments(args: Any, settings: PolicySettings) -> None:
         f"a multiple of gradient_accumulation_steps {args.gradient_accumulation_steps}",
     )
     whole = f"a multiple of {updates}, the updates of one generation batch"
+    if settings.baseline == "gae":
+        warmup, batches = settings.critic.warmup, args.max_steps // updates
+        _require("critic.warmup", warmup, warmup < batches, f"below the run's {batches} generation batches")
     _require("max_steps", args.max_steps, args.max_steps % updates == 0, whole)
     if args.save_strategy == "steps":
         _require("save_steps", args.save_steps, args.save_steps % updates == 0, whole)

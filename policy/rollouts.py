@@ -16,6 +16,7 @@ from common.records import FinishReason, Path, Problem, Verdict
 from data_gen.measure import is_right
 from data_gen.steps import answer_token_start, separator_mask
 from policy.advantages import AdvantageInputs, is_anchor
+from policy.gae import Segments, segment_starts
 from policy.options import PolicySettings
 from policy.rewards import (
     OutcomeReward,
@@ -26,7 +27,7 @@ from policy.rewards import (
     sentence_pattern,
     theorem_names,
 )
-from prm.credit import step_returns
+from prm.credit import default_flow, flow_returns, step_rewards
 
 
 class Sampled(Protocol):
@@ -205,9 +206,11 @@ def advantage_inputs(rollout: Rollout, settings: PolicySettings, tokenizer: Any,
             step_of_token_BT[row, step.token_start : step.token_end] = index
         is_separator_BT[row, : len(path.token_ids)] = _edge_separators(path, tokenizer)
     lengths = torch.tensor([len(path.token_ids) for path in paths])
+    rewards_BS = step_rewards(probs_BS, is_step_BS, settings.credit, settings.softmin_temperature)
+    flow = settings.flow or default_flow(settings.credit)
     has_no_scores = torch.tensor([bool(path.steps) and not rollout.scores[row] for row, path in enumerate(paths)])
     return AdvantageInputs(
-        returns_BS=step_returns(probs_BS, is_step_BS, settings.credit, settings.flow, settings.softmin_temperature),
+        returns_BS=flow_returns(rewards_BS, is_step_BS, flow),
         is_step_BS=is_step_BS,
         outcome_B=torch.tensor([reward.reward for reward in rollout.rewards]),
         is_counted_B=torch.tensor([reward.is_counted for reward in rollout.rewards]),
@@ -216,7 +219,19 @@ def advantage_inputs(rollout: Rollout, settings: PolicySettings, tokenizer: Any,
         step_of_token_BT=step_of_token_BT,
         is_separator_BT=is_separator_BT,
         is_completion_BT=torch.arange(width)[None, :] < lengths[:, None],
+        segments=_segments(paths, rewards_BS) if settings.baseline == "gae" else None,
     )
+
+
+def _segments(paths: Sequence[Path], rewards_BS: Tensor) -> Segments:
+    """Return the critic's states: one more column than there are steps."""
+    starts_BN = torch.zeros(len(paths), rewards_BS.shape[1] + 1, dtype=torch.long)
+    is_segment_BN = torch.zeros(starts_BN.shape, dtype=torch.bool)
+    for row, path in enumerate(paths):
+        starts = segment_starts([(step.token_start, step.token_end) for step in path.steps], len(path.token_ids))
+        starts_BN[row, : len(starts)] = torch.tensor(starts)
+        is_segment_BN[row, : len(starts)] = True
+    return Segments(rewards_BS, starts_BN, is_segment_BN)
 
 
 def _edge_separators(path: Path, tokenizer: Any) -> Tensor:

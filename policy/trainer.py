@@ -12,7 +12,8 @@ log-probs. What differs from it, and why:
 4. ``_compute_loss`` is replaced as a whole by ``policy.objective.policy_loss`` with exact token counts of the update.
 5. The reference is the model as given (or ``reference``), never the checkpoint that a run resumes from.
 6. An update with a non-finite loss or gradient is skipped on all ranks and counted.
-7. Nothing depends on the global random state: plan, shuffle and sampling have seeds of their own, so a resumed run is
+7. With baseline ``gae`` a critic values the states of the batch and learns beside the policy (``policy.actor_critic``).
+8. Nothing depends on the global random state: plan, shuffle and sampling have seeds of their own, so a resumed run is
    the uninterrupted one, bit for bit on one device.
 """
 
@@ -33,10 +34,12 @@ from trl import GRPOConfig
 from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
 from common.records import Problem
+from policy.actor_critic import ActorCritic
 from policy.advantages import MovingAverage, compute_advantages
 from policy.batches import BatchPlan, PlanSampler, derived_seed, generations_needed, sort_windows
 from policy.blackbox import BlackBox, BoxSettings
 from policy.checkpoints import last_complete_checkpoint
+from policy.critic import Critic
 from policy.forward import token_logprobs
 from policy.microbatch import LossSettings, micro_batch_loss, model_inputs
 from policy.monitors import Limits, Monitors
@@ -51,7 +54,7 @@ from policy.rollouts import (
     reasoning_mask,
     score_rollout,
 )
-from policy.upkeep import NonFiniteUpdates, TrainerUpkeep
+from policy.upkeep import NonFiniteUpdates
 
 __all__ = ["NonFiniteUpdates", "ProcessPPOTrainer", "last_complete_checkpoint"]
 
@@ -61,7 +64,7 @@ def print_note(update: int, line: str) -> None:
     print(f"update {update}: {line}", flush=True)
 
 
-class ProcessPPOTrainer(TrainerUpkeep):
+class ProcessPPOTrainer(ActorCritic):
     """Trains a policy on process and outcome rewards; see the module's docstring and ``policy.advantages``.
 
     Args:
@@ -113,6 +116,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         self.evaluate_policy, self.announce, self.blackbox = evaluate_policy, announce, BlackBox(box)
         self.monitors = Monitors(limits or Limits(), args.beta)
         self.moving_average = MovingAverage.create(settings.max_step_positions, settings.baseline_momentum)
+        self.critic = self._new_critic(model, args) if settings.baseline == "gae" else None
         self.known_theorems: set[str] = set()
         self.skipped_updates = self.skipped_in_a_row = 0
         self._rollout = None
@@ -151,6 +155,16 @@ class ProcessPPOTrainer(TrainerUpkeep):
         args.beta = self.beta = beta
         self.ref_model = self._frozen(reference) if own_reference else self.ref_model
         self.base_model = self._frozen(base_model) if base_model is not None else None
+        self._place_critic()
+
+    def _new_critic(self, model: PreTrainedModel, args: GRPOConfig) -> Critic:
+        return Critic(
+            model,
+            self.settings.critic,
+            autocast=lambda: self.accelerator.autocast(),  # of the trainer, which is built later
+            max_grad_norm=args.max_grad_norm,
+            gradient_checkpointing=args.gradient_checkpointing,
+        )
 
     def _frozen(self, model: PreTrainedModel) -> Any:
         """Prepare a model that only gives log-probs, as TRL prepares its reference."""
@@ -179,6 +193,8 @@ class ProcessPPOTrainer(TrainerUpkeep):
             for batch in self._buffered_inputs:
                 counts = torch.stack([batch["window_trained"], batch["window_reasoning"]])
                 batch["window_trained"], batch["window_reasoning"] = self._reduce_sum(counts).unbind()
+                if self.critic is not None:
+                    batch["window_valued"] = self._reduce_sum(batch["window_valued"])
         self._prepare_seconds = time.perf_counter() - started
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
@@ -197,6 +213,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         score_rollout(rollout, None if self.monitors.is_outcome_only else self.score)
         device, width = output["completion_ids"].device, output["completion_ids"].size(1)
         batch = advantage_inputs(rollout, self.settings, self._tokenizer, width)
+        estimates = self._estimates(output, batch)
         advantages = compute_advantages(
             batch,
             process_weight=self.settings.process_weight * self.monitors.process_factor,
@@ -205,6 +222,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
             normalise_sources=self.settings.normalise_sources,
             moving_average=self.moving_average,
             reduce_sum=self._reduce_sum,
+            estimates=estimates,
         )
         self.moving_average = advantages.moving_average
         is_empty_B = torch.tensor(rollout.is_empty, device=device)
@@ -216,6 +234,7 @@ class ProcessPPOTrainer(TrainerUpkeep):
         if self.base_model is not None:
             self._log_base_kl(output)
         self._log_rollout(rollout, advantages, batch)
+        self._carry_values(output, advantages, estimates)
         return output
 
     def _log_base_kl(self, output: dict[str, Any]) -> None:

@@ -35,4 +35,4 @@ def checked(function):
     return call
 
 
-install_import_hook(["policy.advantages", "policy.objective", "prm.credit"], "shape_checks.checked")
+install_import_hook(["policy.gae", "policy.advantages", "policy.objective", "prm.credit"], "shape_checks.checked")

@@ -29,6 +29,7 @@ PURE = [
     "policy/attack_rewards.py",
     "policy/rewards.py",
     "policy/advantages.py",
+    "policy/gae.py",
     "policy/objective.py",
 ]
 IMPURE_MODULES = {

@@ -89,6 +89,16 @@ def test_alarms(changes, alarm):
     assert found[0].startswith(alarm)
 
 
+def test_critic_that_is_worse_than_a_constant_is_told_after_a_run_of_batches():
+    poor = batch(explained_variance=-0.2)
+    assert batch_alarms([poor] * 2, Limits()) == []
+    assert batch_alarms([poor, batch(), poor], Limits()) == []  # one without a figure
+    assert batch_alarms([poor, batch(explained_variance=-0.1), poor], Limits()) == []
+    assert batch_alarms([poor] * 3, Limits()) == [
+        "the critic foresees the outcome worse than a constant would (explained variance -0.20) for 3 batches"
+    ]
+
+
 def test_L39_alarm_needs_a_run_of_bad_batches():
     bad = batch(truncated_share=0.9, reward_mean=0.0)
     assert batch_alarms([bad, bad], Limits()) == []

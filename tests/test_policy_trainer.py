@@ -407,7 +407,7 @@ def test_arguments_that_are_not_served_are_refused_by_name(tmp_path, arguments, 
 
 
 def test_settings_are_checked():
-    for wrong in ({"credit": "max"}, {"baseline": "gae"}, {"flow": "back"}, {"anchor_fraction": 1.5}):
+    for wrong in ({"credit": "max"}, {"baseline": "mean"}, {"flow": "back"}, {"anchor_fraction": 1.5}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             PolicySettings(**wrong)
 
