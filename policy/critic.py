@@ -45,9 +45,11 @@ class ValueModel(nn.Module):
         super().__init__()
         self.backbone = None
         if has_backbone:
-            copied = copy.deepcopy(policy)
-            copied = copied.merge_and_unload() if is_peft_model(copied) else copied
-            self.backbone = copied.base_model.float().requires_grad_(True)
+            if is_peft_model(policy):
+                copied = copy.deepcopy(policy).merge_and_unload().base_model
+            else:
+                copied = copy.deepcopy(policy.base_model)
+            self.backbone = copied.float().requires_grad_(True)
             disable_dropout_in_model(self.backbone)
             if gradient_checkpointing:
                 self.backbone.gradient_checkpointing_enable()
