@@ -184,7 +184,7 @@ def summary(attempts: Sequence[Attempt]) -> dict[str, tuple[int, int, float | No
     for topic in dict.fromkeys(attempt.problem.topic for attempt in attempts):
         mine = [attempt for attempt in attempts if attempt.problem.topic == topic]
         lengths = [len(attempt.actions) for attempt in mine if attempt.theorem is not None]
-        found[topic] = (len(mine), len(lengths), round(statistics.mean(lengths), 1) if lengths else None)
+        found[topic] = (len(mine), len(lengths), round(float(statistics.mean(lengths)), 1) if lengths else None)
     return found
 
 
