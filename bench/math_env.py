@@ -3,9 +3,10 @@
     python -m bench.math_env --problems 200 --steps 3000 --states 2000
 
 `steps_per_second` is env.step with exact masks under a random valid policy on one core, resets excluded, in CPU time
-of the process; `scripted` is solved problems of each topic, levels 1 to 3 in turn; `masks` compares the mask with
-trying every action in states of random play (half the time drawn by schema first, so that rare schemas come up);
-`digest` is equal on every machine and run.
+of the process, `peak_mb` the memory of the process so far at each quarter of the steps, `hit_rates` those of the
+caches; `scripted` is solved problems of each topic, levels 1 to 3 in turn; `masks` compares the mask with trying every
+action in states of random play (half the time drawn by schema first, so that rare schemas come up); `digest` is equal
+on every machine and run.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import resource
 import statistics
 import time
 
@@ -46,12 +48,15 @@ def replay(problem: Problem) -> float:
     return reward
 
 
-def speed(steps: int, seed: int) -> dict[str, float]:
+def speed(steps: int, seed: int) -> dict[str, object]:
     env = MathEnv(levels=LEVELS)
     rng = np.random.default_rng(seed)
     _, info = env.reset(seed=seed)
     spent, valid, solved, episodes = 0.0, 0, 0, 1
-    for _ in range(steps):
+    peaks = []
+    for step in range(steps):
+        if step % max(1, steps // 4) == 0:
+            peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
         choices = np.flatnonzero(info["action_mask"])
         valid += len(choices)
         action = int(rng.choice(choices))
@@ -67,6 +72,8 @@ def speed(steps: int, seed: int) -> dict[str, float]:
         "mean_valid_actions": round(valid / steps, 1),
         "episodes": episodes,
         "solved_by_random_policy": solved,
+        "peak_mb": peaks,
+        "hit_rates": masks.hit_rates(),
     }
 
 

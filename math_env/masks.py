@@ -169,6 +169,13 @@ def _axioms(names: frozenset[str]) -> list[tuple[int, Result]]:
     return found
 
 
+def hit_rates() -> dict[str, float]:
+    """Share of look-ups that a cache answered, of each (bounded) cache behind the masks."""
+    caches = {"facts": fact_of, "pairs": pair, "targets": target_of, "on_goal": on_goal, "contexts": context_of}
+    infos = {name: cached.cache_info() for name, cached in caches.items()}
+    return {name: round(info.hits / max(1, info.hits + info.misses), 3) for name, info in infos.items()}
+
+
 def mask_by_trial(state: State) -> np.ndarray:
     """What `mask` must be, slowly: every action is tried."""
     return np.array([holds(rules.apply, state, index) for index in range(len(ACTIONS))])
