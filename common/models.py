@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,17 @@ def weights_hash(model: torch.nn.Module) -> str:
         digest.update(f"{name} {tuple(data.shape)} {data.dtype}".encode())
         digest.update(data.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def first_nonfinite(named: Iterable[tuple[str, torch.Tensor]]) -> str | None:
+    """Name of the first floating-point tensor that holds NaN or inf."""
+    return next((name for name, t in named if t.is_floating_point() and not bool(torch.isfinite(t).all())), None)
+
+
+def tensor_bytes(tree: Any) -> int:
+    """Bytes of all tensors in nested dicts and lists."""
+    if isinstance(tree, torch.Tensor):
+        return tree.numel() * tree.element_size()
+    if isinstance(tree, Mapping):
+        return tensor_bytes(list(tree.values()))
+    return sum(map(tensor_bytes, tree)) if isinstance(tree, list | tuple) else 0

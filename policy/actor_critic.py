@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from common.models import tensor_bytes
 from policy.advantages import AdvantageInputs, Advantages
-from policy.blackbox import tensor_bytes
 from policy.critic import Critic, batch_metrics
 from policy.gae import Estimates
 from policy.upkeep import NonFiniteUpdates, TrainerUpkeep

@@ -10,8 +10,9 @@ Looked at before every update, on every rank, and agreed by all ranks (the train
     weight    a weight of the policy is not finite when a generation batch begins       -> the run ends
 
 Files of ``blackbox-<update>/``: ``box.json`` (settings, versions), ``rank-<r>.pt`` (what the rank saw, its micro-
-batches and the numbers they gave, generator states), ``weights.pt`` and ``optimiser.pt`` (before the update),
-``sha256.json``. Writing draws no random number and changes no tensor.
+batches and the numbers they gave, its non-finite gradients, its scores, generator states), ``prm-<r>.pt`` (the PRM that
+gave a bad score), ``weights.pt`` and ``optimiser.pt`` (before the update), ``sha256.json``. Writing draws no random
+number and changes no tensor.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ import torch
 from torch import Tensor
 
 from common.checksums import write_manifest
-from common.models import weights_hash
+from common.models import first_nonfinite, tensor_bytes, weights_hash
 from common.runs import write_atomic
+from policy.boxed_scores import bad_score, boxed_scores, keep_prm, prm_bytes
+from policy.gradients import nonfinite_gradients
 from policy.objective import PolicyLoss
 
 AGREED = ("loss", "gradient", "ratio", "score")
@@ -96,7 +99,7 @@ class BlackBox:
         rollout = trainer._rollout
         if rollout is not self._scored:  # once a generation batch
             self._scored = rollout
-            if where := _bad_score(rollout):
+            if where := bad_score(rollout):
                 seen["score"] = where
         return seen
 
@@ -146,8 +149,7 @@ class BlackBox:
             part.mkdir(parents=True, exist_ok=True)
             norm = None if grad_norm is None else float(grad_norm)
             rank: dict[str, Any] = {"batches": batches, "grad_norm": norm, "seen": dict(seen), "rng": _rng_state()}
-            if accelerator.process_index and first_nonfinite(trainer.model.named_parameters()):
-                rank["weights"] = accelerator.unwrap_model(trainer.model).state_dict()  # not those of the main rank
+            rank |= _evidence(trainer, settings, kinds, seen, part)
             torch.save(rank, part / f"rank-{accelerator.process_index}.pt")
             if accelerator.is_main_process:
                 _write_state(part, trainer, settings, kinds, update)
@@ -163,11 +165,6 @@ class BlackBox:
             size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
             trainer._say(f"{', '.join(kinds)}: black box {folder}, {size:.1f} MB; python -m policy.replay {folder}")
         accelerator.wait_for_everyone()
-
-
-def first_nonfinite(named: Iterable[tuple[str, Tensor]]) -> str | None:
-    """Name of the first floating-point tensor that holds NaN or inf."""
-    return next((name for name, t in named if t.is_floating_point() and not bool(torch.isfinite(t).all())), None)
 
 
 def _bad_logprob(window: list[dict[str, Any]], logprobs: list[Tensor]) -> str | None:
@@ -191,12 +188,32 @@ def counted_logprobs(batch: Mapping[str, Any], new_BT: Tensor) -> list[tuple[str
     return [*found, ("new", new_BT, batch["is_trained"] | batch["is_reasoning"])]
 
 
-def _bad_score(rollout: Any) -> str | None:
-    for path, scores in zip(rollout.paths, rollout.scores, strict=True):
-        for step, score in enumerate(scores):
-            if not math.isfinite(score):
-                return f"path {path.path_id}, step {step}: {score}"
-    return None
+def _evidence(
+    trainer: Any, settings: BoxSettings, kinds: Iterable[str], seen: Mapping[str, str], part: pathlib.Path
+) -> dict[str, Any]:
+    """What a rank keeps beside its micro-batches, because it may be the only one where it is so: its weights, its
+    gradients where they are not finite, the scores of its generation batch. A PRM that gave a bad score goes to
+    ``prm-<r>.pt``.
+    """
+    found: dict[str, Any] = {}
+    rank, model = trainer.accelerator.process_index, trainer.accelerator.unwrap_model(trainer.model)
+    if rank and first_nonfinite(model.named_parameters()):
+        found["weights"] = model.state_dict()
+    if "gradient" in seen and _has_room(trainer, settings, tensor_bytes(list(model.parameters()))):
+        found["gradients"] = nonfinite_gradients(model)
+    if "score" in kinds:
+        found["scored"] = boxed_scores(trainer._rollout, trainer.score)
+        if "score" in seen and _has_room(trainer, settings, prm_bytes(trainer.score)):
+            keep_prm(trainer.score, part / f"prm-{rank}.pt")
+    return found
+
+
+def _has_room(trainer: Any, settings: BoxSettings, size: int) -> bool:
+    """True when the policy's weights and ``size`` bytes of every rank are within ``max_bytes``; never when sharded."""
+    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+        return False
+    weights = tensor_bytes(trainer.accelerator.unwrap_model(trainer.model).state_dict())
+    return weights + size * trainer.accelerator.num_processes <= settings.max_bytes
 
 
 def _micro_batches(trainer: Any, logprobs: list[Tensor]) -> list[dict[str, Any]]:
@@ -225,7 +242,10 @@ def _write_state(part: pathlib.Path, trainer: Any, settings: BoxSettings, kinds:
     is_sharded = trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled
     optimiser = {} if is_sharded or trainer.optimizer is None else trainer.optimizer.state_dict()
     sizes = {"weights": tensor_bytes(model.state_dict()), "optimiser": tensor_bytes(optimiser)}
-    sizes["batches"] = (part / "rank-0.pt").stat().st_size * trainer.accelerator.num_processes
+    ranks = trainer.accelerator.num_processes
+    sizes["batches"] = (part / "rank-0.pt").stat().st_size * ranks
+    if "score" in kinds and _has_room(trainer, settings, prm_bytes(trainer.score)):
+        sizes["prm"] = prm_bytes(trainer.score) * ranks
     left_out = ["weights", "optimiser"] if is_sharded else []
     for name in ("optimiser", "weights"):
         if sum(size for key, size in sizes.items() if key not in left_out) > settings.max_bytes:
@@ -239,7 +259,7 @@ def _write_state(part: pathlib.Path, trainer: Any, settings: BoxSettings, kinds:
         "kinds": kinds,
         "bytes": sizes,
         "left_out": sorted(set(left_out)),
-        "ranks": trainer.accelerator.num_processes,
+        "ranks": ranks,
         "weights_hash": None if is_sharded else weights_hash(model),
         "model_class": type(model).__name__,
         "model": model.config.to_dict(),
@@ -256,15 +276,6 @@ def _write_state(part: pathlib.Path, trainer: Any, settings: BoxSettings, kinds:
         "versions": {"python": platform.python_version()} | {n: importlib.metadata.version(n) for n in LIBRARIES},
     }
     write_atomic(part / "box.json", json.dumps(facts, indent=1, default=str))
-
-
-def tensor_bytes(tree: Any) -> int:
-    """Bytes of all tensors in nested dicts and lists."""
-    if isinstance(tree, Tensor):
-        return tree.numel() * tree.element_size()
-    if isinstance(tree, Mapping):
-        return sum(tensor_bytes(value) for value in tree.values())
-    return sum(tensor_bytes(value) for value in tree) if isinstance(tree, list | tuple) else 0
 
 
 def _rng_state() -> dict[str, Any]:

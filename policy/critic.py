@@ -19,7 +19,7 @@ from accelerate.utils import is_peft_model
 from torch import Tensor, nn
 from trl.trainer.utils import disable_dropout_in_model
 
-from policy.blackbox import tensor_bytes
+from common.models import tensor_bytes
 from policy.forward import state_vectors
 from policy.gae import SOURCES, Estimates, Segments, ValueTargets, explained_variance, value_loss, variance_sums
 from policy.microbatch import model_inputs

@@ -32,6 +32,8 @@ class Limits:
         alarm_batches: batches in a row with all rewards 0 (or too many truncated) before an alarm.
         equal_groups: alarm above this share of groups whose rewards are all equal.
         explained_variance: of the outcome by the critic; alarm below this for ``alarm_batches`` batches in a row.
+        negative_kl: alarm when the mean of log pi - log pi_ref over tokens that pi has just sampled is this many of its
+            standard errors below 0, and below -``kl_low``.
         rules: alarms that act. outcome_only_batches: batches of the action of that name.
         acts: False = what would be done is logged and not done.
     """
@@ -51,6 +53,7 @@ class Limits:
     alarm_batches: int = 3
     equal_groups: float = 0.6
     explained_variance: float = -0.1
+    negative_kl: float = 4.0
     rules: tuple[Rule, ...] = RULES
     outcome_only_batches: int = 5
     acts: bool = True
@@ -70,7 +73,10 @@ class BatchFacts:
         duplicate_steps, same_pattern: steps whose text, or sentence pattern, an earlier step of the path has.
         entropy: of the next token, nats (mean over the updates of the batch).
         explained_variance: of the outcome by the critic, 1 at best; None in its warm-up.
-        These seven are None where they were not measured.
+        kl_k1: mean of log pi - log pi_ref over the tokens of the batch's first update, nats; kl_k1_error: its standard
+            error (tokens given what stands before them are uncorrelated but for the KL itself).
+        counted_share: paths that have a gradient.
+        From prm_auc on all are None where they were not measured.
     """
 
     kl: float
@@ -88,6 +94,9 @@ class BatchFacts:
     same_pattern: float | None = None
     entropy: float | None = None
     explained_variance: float | None = None
+    kl_k1: float | None = None
+    kl_k1_error: float | None = None
+    counted_share: float | None = None
 
     @classmethod
     def from_metrics(cls, metrics: Mapping[str, float], kl: float, entropy: float | None) -> Self:
@@ -108,6 +117,9 @@ class BatchFacts:
             same_pattern=metrics["rollout/same_pattern"],
             entropy=entropy,
             explained_variance=metrics.get("critic/explained_variance_outcome"),
+            kl_k1=metrics.get("kl/fresh_k1"),
+            kl_k1_error=metrics.get("kl/fresh_k1_error"),
+            counted_share=metrics["rollout/counted_share"],
         )
 
 
@@ -165,12 +177,26 @@ def adapted_kl_coef(kls: Sequence[float], kl_coef: float, limits: Limits) -> flo
     return kl_coef
 
 
+def below_zero(k1: float | None, error: float | None, limits: Limits) -> str | None:
+    """Reason when a KL estimate is further below 0 than sampling makes it: no policy is that far from itself (L47)."""
+    if k1 is None or error is None or k1 >= -max(limits.kl_low, limits.negative_kl * error):
+        return None
+    return (
+        f"KL to the reference {k1:.3g} nats a token, {-k1 / error:.1f} standard errors below 0: the log-probs are those"
+        " of other tokens (masks, padding), or of other sampling settings"
+    )
+
+
 def batch_alarms(batches: Sequence[BatchFacts], limits: Limits) -> list[str]:
     """Return the alarms that the last batch (and the run of batches that ends in it) raises."""
     last, run = batches[-1], batches[-limits.alarm_batches :]
     alarms = []
     if last.fallback_share > limits.fallbacks:
         alarms.append(f"PRM scores not finite for {last.fallback_share:.1%} of a batch (limit {limits.fallbacks:.1%})")
+    if last.counted_share == 0:
+        alarms.append("no path of the batch counts (verdicts not about the model, or truncated): nothing is learnt")
+    if below := below_zero(last.kl_k1, last.kl_k1_error, limits):
+        alarms.append(below)
     if last.unparsed_share >= 1:
         alarms.append("no answer could be extracted from any path of the batch")
     if last.equal_group_share > limits.equal_groups:

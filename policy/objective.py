@@ -33,7 +33,8 @@ class PolicyLoss:
         old_kl_sum: sum over trained tokens of k3(log pi_old -> pi), nats: how far this batch has moved the policy.
         kl_sum: sum of rho * k3 to the reference over reasoning tokens, nats: the policy's KL as it is now. Without rho
             one sampled token that the update made improbable counts e^20 nats and trips every monitor.
-        kl_k1_sum: sum of log pi - log pi_ref over reasoning tokens, nats; its mean may not stay negative.
+        kl_k1_sum: sum of log pi - log pi_ref over reasoning tokens, nats; on tokens that pi has just sampled its mean
+            is no more negative than sampling makes it. kl_k1_squares: sum of the squares, for that error.
         entropy_sum: sum of the token entropies over trained tokens, nats.
         max_ratio_error: largest abs(rho - 1) over trained tokens, 0 without any.
     """
@@ -45,6 +46,7 @@ class PolicyLoss:
     old_kl_sum: Float[Tensor, ""]
     kl_sum: Float[Tensor, ""]
     kl_k1_sum: Float[Tensor, ""]
+    kl_k1_squares: Float[Tensor, ""]
     entropy_sum: Float[Tensor, ""]
     max_ratio_error: Float[Tensor, ""]
 
@@ -121,14 +123,14 @@ def policy_loss(
         importance_BT = importance_BT.expand_as(surrogate_BT)
         surrogate_BT = surrogate_BT * torch.where(is_trained_BT, importance_BT, torch.zeros_like(importance_BT))
     loss = -surrogate_BT.sum() / torch.as_tensor(num_trained, dtype=surrogate_BT.dtype).clamp(min=1)
-    kl_sum, kl_k1_sum = torch.zeros_like(loss), torch.zeros_like(loss)
+    kl_sum, k1_BT = torch.zeros_like(loss), torch.zeros_like(loss)
     if reference_logprobs_BT is not None:
         kl_BT = kl_penalty(logprobs_BT, reference_logprobs_BT, is_reasoning_BT)
         corrected_BT = kl_BT * torch.exp(log_ratio_BT)
         weighted_BT = corrected_BT if is_kl_corrected else kl_BT
         loss = loss + kl_coef * weighted_BT.sum() / torch.as_tensor(num_reasoning, dtype=kl_BT.dtype).clamp(min=1)
         kl_sum = corrected_BT.sum()
-        kl_k1_sum = bounded_log_ratio(logprobs_BT, reference_logprobs_BT, is_reasoning_BT).sum()
+        k1_BT = bounded_log_ratio(logprobs_BT, reference_logprobs_BT, is_reasoning_BT)
     with torch.no_grad():
         ratio_BT = torch.exp(log_ratio_BT)
         is_clipped_BT = ((ratio_BT < 1 - clip_low) & (advantages_BT < 0)) | (
@@ -142,7 +144,8 @@ def policy_loss(
             clipped_sum=is_clipped_BT.sum().to(loss.dtype),
             old_kl_sum=k3_kl(-log_ratio_BT).sum(),
             kl_sum=kl_sum.detach(),
-            kl_k1_sum=kl_k1_sum.detach(),
+            kl_k1_sum=k1_BT.sum(),
+            kl_k1_squares=k1_BT.square().sum(),
             entropy_sum=torch.where(is_trained_BT, entropy_BT, zeros_BT).sum(),
             max_ratio_error=(ratio_BT - 1).abs().max() if ratio_BT.numel() else torch.zeros_like(kl_sum),
         )

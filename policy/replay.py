@@ -1,17 +1,20 @@
 """Replay a black box on the CPU: ``python -m policy.replay runs/<name>/round-0/4_ppo/blackbox-<update>``
 
-Rebuilds the update's micro-batches and weights, computes loss, gradient norm and every number the update logged,
-compares them bit for bit with what the run had, and names the first non-finite tensor in the order of the computation:
-a weight, a module's output, an input or a term of the objective, a weight's gradient, their norm; else a PRM score.
+Rebuilds the update's micro-batches and weights, computes log-probs, loss, gradient norm and every number the update
+logged, compares them bit for bit with what the run had, and names the first non-finite tensor in the order of the
+computation: a weight, a module's output, an input or a term of the objective, a weight's gradient, their norm; else the
+weight or module of the PRM, or its score.
 
-The last line is one JSON object. Exit code 0: reproduced; 1: not reproduced, so the fault lay outside the computation
-(memory, a device, a hook); 2: bad input.
+Boxed log-probs, gradients or scores that are not what the boxed weights give were written by something outside the
+computation (memory, a device, a hook). They are named under ``written``, and what follows is computed from them.
+
+The last line is one JSON object. Exit code 0: reproduced; 1: not reproduced, some number follows neither from the
+weights nor from what was written; 2: bad input.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import json
 import math
@@ -27,10 +30,13 @@ from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
 from common.checksums import damage
 from common.errors import InputError
-from common.models import weights_hash
-from policy.blackbox import NUMBERS, counted_logprobs, first_nonfinite
+from common.models import first_nonfinite, weights_hash
+from policy.blackbox import NUMBERS, counted_logprobs
+from policy.boxed_scores import first_bad_score, load_kept, same_scores
 from policy.forward import token_logprobs
+from policy.gradients import total_norm
 from policy.microbatch import LossSettings, micro_batch_loss, model_inputs
+from policy.nonfinite import FirstNonFinite
 from policy.objective import bounded_log_ratio, clipped_surrogate, kl_penalty
 
 CLOSE = 1e-3
@@ -45,14 +51,18 @@ class Replay:
         kinds: what the box was written for.
         exact: True = compared bit for bit (the box comes from a CPU).
         differs: names of the numbers that are not those of the run; empty = reproduced.
-        first: the first non-finite tensor: ``stage`` (weight, input, module, term, gradient, score), ``name``, and
-            where there is one ``rank``, ``micro_batch`` and ``path_id``. None when everything is finite.
+        written: what the box holds and its weights do not give (see the top of this file); empty = the fault is in the
+            computation.
+        first: the first non-finite tensor: ``stage`` (weight, input, module, term, gradient; prm weight, prm module,
+            score), ``name``, and where there is one ``rank``, ``micro_batch`` and ``path_id``. None when everything is
+            finite.
         losses: loss of each micro-batch, rank by rank. grad_norm: of the update, None in a box without micro-batches.
     """
 
     kinds: tuple[str, ...]
     exact: bool
     differs: tuple[str, ...]
+    written: tuple[str, ...]
     first: dict[str, Any] | None
     losses: tuple[float, ...]
     grad_norm: float | None
@@ -75,6 +85,7 @@ def replay(folder: Path) -> Replay:
     model = build_model(facts)
     load_weights(model, weights)
     differs = [] if weights_hash(model) == facts["weights_hash"] else ["weights"]
+    written: list[str] = []
     watch = FirstNonFinite()
     exact = facts["device"] == "cpu"
     losses: list[float] = []
@@ -86,24 +97,88 @@ def replay(folder: Path) -> Replay:
         model.zero_grad(set_to_none=True)
         for number, batch in enumerate(rank["batches"]):
             watch.place = {"rank": index, "micro_batch": number}
-            found = backward(model, batch, facts, watch)
+            found, is_written = backward(model, batch, facts, watch)
             losses.append(float(found["loss"]))
-            differs += [f"rank {index}, micro-batch {number}: {n}" for n in unequal(found, batch, exact)]
+            place = f"rank {index}, micro-batch {number}"
+            written += [f"{place}: new log-probs"] if is_written else []
+            # the entropies came from the same forward pass and are not boxed
+            skipped = ("entropy_sum",) if is_written else ()
+            differs += [f"{place}: {name}" for name in unequal(found, batch, exact) if name not in skipped]
         for name, weight in model.named_parameters():
             if weight.grad is not None:
                 share = weight.grad if len(ranks) == 1 else weight.grad / len(ranks)
                 total[name] = total[name] + share if name in total else share.clone()
-    grad_norm = gradient_norm(model, total, facts["max_grad_norm"]) if losses else None
-    if losses and not same(torch.tensor(grad_norm), torch.tensor(ranks[0]["grad_norm"]), exact):
-        differs.append("grad_norm")
-    if grad_norm is not None and not math.isfinite(grad_norm):
-        watch.place = {}
-        watch.note("gradient", "norm of the whole gradient")
-    first = watch.first or first_score(ranks)
+    grad_norm = None
+    if losses:
+        grad_norm, changed = norms(model, total, ranks, exact, watch)
+        written += [] if written else changed.written
+        differs += changed.differs
+    first, scored = watch.first, FirstNonFinite()
+    for index, rank in enumerate(ranks):
+        if "scored" in rank:
+            scored.place = {"rank": index}
+            written += rescore(folder, index, rank["scored"], exact, scored)
+    first = first or scored.first
     kinds = tuple(facts["kinds"])
     if first is None and kinds != ("kl",):
         differs.append("nothing is non-finite")
-    return Replay(kinds, exact, tuple(differs), first, tuple(losses), grad_norm)
+    return Replay(kinds, exact, tuple(differs), tuple(written), first, tuple(losses), grad_norm)
+
+
+@dataclasses.dataclass(frozen=True)
+class Changed:
+    """Findings of one stage, as in ``Replay``."""
+
+    differs: list[str]
+    written: list[str]
+
+
+def norms(
+    model: nn.Module,
+    total: Mapping[str, Tensor],
+    ranks: Sequence[Mapping[str, Any]],
+    exact: bool,
+    watch: FirstNonFinite,
+) -> tuple[float, Changed]:
+    """Norm of the update's gradient (of the first rank where it is not finite), and what of it is not the run's.
+
+    A gradient that a rank boxed because it was not finite stands in the place of the computed one.
+    """
+    differs, written, found = [], [], []
+    for index, rank in enumerate(ranks):
+        watch.place = {"rank": index}
+        boxed = rank.get("gradients", {})
+        for name, gradient in boxed.items():
+            if name not in total or not same(total[name], gradient, exact):
+                written.append(f"rank {index}: gradient of {name}")
+                watch.note("gradient", name)
+        norm = gradient_norm(model, {**total, **boxed})
+        if not same(torch.tensor(norm), torch.tensor(rank["grad_norm"]), exact):
+            differs.append("grad_norm" if len(ranks) == 1 else f"rank {index}: grad_norm")
+        if not math.isfinite(norm):
+            watch.place = {} if len(ranks) == 1 else watch.place
+            watch.note("gradient", "norm of the whole gradient")
+        found.append(norm)
+    return next((norm for norm in found if not math.isfinite(norm)), found[0]), Changed(differs, written)
+
+
+def rescore(folder: Path, rank: int, boxed: Mapping[str, Any], exact: bool, watch: FirstNonFinite) -> list[str]:
+    """Score a rank's paths again with the PRM it boxed; names what is not finite, returns what was written."""
+    bad = first_bad_score(boxed)
+    if bad is None:
+        return []
+    watch.place |= {"path_id": bad["path_id"]}
+    written = []
+    kept = load_kept(folder / f"prm-{rank}.pt", boxed)
+    if kept is not None:
+        scorer, inputs = kept
+        watch.note("prm weight", first_nonfinite(scorer.model.named_parameters()))
+        with watch.hooks(scorer.model, "prm module"):
+            scores = scorer.score_inputs(inputs)
+        if not same_scores(scores, boxed["scores"], 0.0 if exact else CLOSE):
+            written.append(f"rank {rank}: PRM scores")
+    watch.note("score", bad["name"])
+    return written
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
@@ -141,20 +216,26 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 def backward(
     model: Any, batch: Mapping[str, Any], facts: Mapping[str, Any], watch: FirstNonFinite
-) -> dict[str, Tensor]:
-    """Forward and backward pass of one micro-batch; returns its numbers and its log-probs ``new_logprobs``."""
-    tensors = batch["tensors"]
+) -> tuple[dict[str, Tensor], bool]:
+    """Forward and backward pass of one micro-batch; returns its numbers, and True when the boxed log-probs are not
+    what the forward pass gives. The loss is then computed from the boxed ones.
+    """
+    tensors, exact = batch["tensors"], facts["device"] == "cpu"
     watch.paths = batch["path_ids"]
     with watch.hooks(model):
         with torch.autocast("cpu", torch.bfloat16, enabled=facts["mixed_precision"] == "bf16"):
             logprobs_BT, entropy_BT = token_logprobs(model, *model_inputs(tensors))
+        boxed_BT = batch["new_logprobs"]
+        is_written = not same(logprobs_BT.detach(), boxed_BT, exact)
+        if is_written:
+            logprobs_BT = torch.where(close(logprobs_BT.detach(), boxed_BT, exact), logprobs_BT, boxed_BT)
         settings = LossSettings(**facts["loss"])
         out = micro_batch_loss(logprobs_BT, entropy_BT, tensors, settings)
         for stage, name, values in loss_terms(logprobs_BT.detach(), tensors, settings):
             watch.look(stage, name, values)
         watch.look("term", "loss", out.loss)
         out.loss.backward()
-    return {name: getattr(out, name).detach() for name in NUMBERS} | {"new_logprobs": logprobs_BT.detach()}
+    return {name: getattr(out, name).detach() for name in NUMBERS}, is_written
 
 
 def loss_terms(
@@ -181,98 +262,27 @@ def _counted(values_BT: Tensor, is_counted_BT: Tensor) -> Tensor:
     return torch.where(is_counted_BT, values_BT, torch.zeros_like(values_BT))
 
 
-class FirstNonFinite:
-    """Remembers the first non-finite tensor that it is shown, and where it stood.
-
-    Attributes:
-        first: see ``Replay.first``. place: rank and micro-batch at hand. paths: ids of the micro-batch's rows.
-    """
-
-    def __init__(self) -> None:
-        self.first: dict[str, Any] | None = None
-        self.place: dict[str, Any] = {}
-        self.paths: Sequence[str] = ()
-
-    def note(self, stage: str, name: str | None) -> None:
-        if name is not None and self.first is None:
-            self.first = {"stage": stage, "name": name, **self.place}
-
-    def look(self, stage: str, name: str, values: Tensor) -> None:
-        if self.first is not None or not values.is_floating_point() or bool(torch.isfinite(values).all()):
-            return
-        self.note(stage, name)
-        if values.ndim == 2 and values.size(0) == len(self.paths) and self.first is not None:
-            self.first["path_id"] = self.paths[int((~torch.isfinite(values)).nonzero()[0, 0])]
-
-    @contextlib.contextmanager
-    def hooks(self, model: nn.Module) -> Iterator[None]:
-        """Look at every module's output in the forward pass and every weight's gradient in the backward pass."""
-
-        def after_forward(name: str) -> Any:
-            def look(_module: nn.Module, _inputs: Any, output: Any) -> None:
-                for values in _tensors(output):
-                    self.look("module", name, values)
-
-            return look
-
-        def after_gradient(name: str) -> Any:
-            def look(weight: Tensor) -> None:
-                if weight.grad is not None:
-                    self.look("gradient", name, weight.grad)
-
-            return look
-
-        handles = [m.register_forward_hook(after_forward(n or "model")) for n, m in model.named_modules()]
-        trained = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
-        handles += [weight.register_post_accumulate_grad_hook(after_gradient(name)) for name, weight in trained]
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-
-def _tensors(output: Any) -> Iterator[Tensor]:
-    if isinstance(output, Tensor):
-        yield output
-    elif isinstance(output, Mapping):
-        for value in output.values():
-            yield from _tensors(value)
-    elif isinstance(output, list | tuple):
-        for value in output:
-            yield from _tensors(value)
-
-
-def first_score(ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The first PRM score of the boxed paths that is not finite."""
-    for index, rank in enumerate(ranks):
-        for number, batch in enumerate(rank["batches"]):
-            for path_id, scores in zip(batch["path_ids"], batch["scores"], strict=True):
-                step = next((step for step, score in enumerate(scores) if not math.isfinite(score)), None)
-                if step is not None:
-                    place = {"rank": index, "micro_batch": number, "path_id": path_id}
-                    return {"stage": "score", "name": f"PRM score of step {step}", **place}
-    return None
-
-
-def gradient_norm(model: nn.Module, total: Mapping[str, Tensor], max_norm: float) -> float:
-    """Norm of the update's gradient as the trainer takes it."""
+def gradient_norm(model: nn.Module, gradients: Mapping[str, Tensor]) -> float:
+    """Norm of the update's gradient as the trainer takes it; changes no gradient."""
     for name, weight in model.named_parameters():
-        weight.grad = total.get(name)
-    return float(nn.utils.clip_grad_norm_(model.parameters(), max_norm or math.inf))
+        weight.grad = gradients.get(name)
+    return float(total_norm(model))
 
 
 def unequal(found: Mapping[str, Tensor], batch: Mapping[str, Any], exact: bool) -> list[str]:
     """Names of the numbers of a micro-batch that are not those of the run."""
-    wanted = batch["numbers"] | {"new_logprobs": batch["new_logprobs"]}
-    return [name for name, value in wanted.items() if not same(found[name], value, exact)]
+    return [name for name, value in batch["numbers"].items() if not same(found[name], value, exact)]
 
 
 def same(one: Tensor, other: Tensor, exact: bool) -> bool:
     """True when all elements are equal (NaN equals NaN), or for ``exact`` False within ``CLOSE``."""
-    if exact:
-        return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
-    return torch.allclose(one, other.to(one.dtype), rtol=CLOSE, atol=CLOSE, equal_nan=True)
+    return one.shape == other.shape and bool(close(one, other, exact).all())
+
+
+def close(one: Tensor, other: Tensor, exact: bool) -> Tensor:
+    """``same``, element by element."""
+    tolerance = 0.0 if exact else CLOSE
+    return torch.isclose(one, other.to(one.dtype), rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -287,6 +297,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     for name in found.differs:
         print(f"differs: {name}")
+    for name in found.written:
+        print(f"written from outside the computation: {name}")
     row = dataclasses.asdict(found) | {"reproduced": found.reproduced}
     print(json.dumps({name: _finite(value) for name, value in row.items()}))
     return 0 if found.reproduced else 1

@@ -268,8 +268,13 @@ def agreement_pairs(rollout: Rollout) -> list[tuple[float, bool]]:
 
 
 def rollout_sums(rollout: Rollout) -> dict[str, float]:
-    """Return sums over the local paths (``paths`` counts them), to be added over ranks and divided by ``paths``."""
+    """Return sums over the local paths (``paths`` counts them), to be added over ranks.
+
+    Steps, tokens and repetitions are summed over the paths that count (``counted``): a path without a gradient is in no
+    statistic of what is learnt from. Truncations, verdicts and invented theorems are summed over all paths.
+    """
     paths, counted = rollout.paths, [reward for reward in rollout.rewards if reward.is_counted]
+    judged = [path for path, reward in zip(paths, rollout.rewards, strict=True) if reward.is_counted]
     probs = [p for scores in rollout.scores for p in scores if p == p]
     verdicts = Counter(path.verdict for path in paths)
     sums = {
@@ -277,14 +282,14 @@ def rollout_sums(rollout: Rollout) -> dict[str, float]:
         "counted": len(counted),
         "outcome": sum(reward.outcome for reward in counted),
         "penalty": sum(reward.penalty for reward in counted),
-        "steps": sum(len(path.steps) for path in paths),
-        "step_tokens": sum(step.token_end - step.token_start for path in paths for step in path.steps),
-        "duplicate_steps": sum(repeats([step.text for step in path.steps]) for path in paths),
-        "same_pattern": sum(repeats([sentence_pattern(step.text) for step in path.steps]) for path in paths),
+        "steps": sum(len(path.steps) for path in judged),
+        "step_tokens": sum(step.token_end - step.token_start for path in judged for step in path.steps),
+        "duplicate_steps": sum(repeats([step.text for step in path.steps]) for path in judged),
+        "same_pattern": sum(repeats([sentence_pattern(step.text) for step in path.steps]) for path in judged),
         "invented_theorems": invented_theorems(paths),
-        "tokens": sum(len(path.token_ids) for path in paths),
+        "tokens": sum(len(path.token_ids) for path in judged),
         "truncated": sum(path.is_truncated for path in paths),
-        "repeated_ngrams": sum(repeated_words(path.text) for path in paths),
+        "repeated_ngrams": sum(repeated_words(path.text) for path in judged),
         "prm_sum": sum(probs),
         "prm_count": len(probs),
     }

@@ -255,6 +255,7 @@ def train_stage(config: Config, run: Run) -> None:
         trainer.evaluate()
     start_hash = weights_hash(trainer.model)
     trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.refuse_bad_weights()
     refuse_untrained(trainer, start_hash)
     if trainer.is_world_process_zero():
         finish(trainer, tokenizer, stage, timer, scorer, hash_before, process_weight)

@@ -9,6 +9,7 @@ from the start of the round, its hash compared), and everything of ours: baselin
 from __future__ import annotations
 
 import json
+import math
 import os
 import pathlib
 from collections.abc import Callable
@@ -27,12 +28,16 @@ from common.models import weights_hash
 from policy.advantages import AdvantageInputs, Advantages, MovingAverage
 from policy.blackbox import AGREED, SKIPPED, BlackBox
 from policy.checkpoints import POLICY_STATE, last_good_checkpoint, policy_state, use_intact_best
+from policy.gradients import clip, total_norm
 from policy.monitors import BatchFacts, Monitors
 from policy.objective import PolicyLoss
 from policy.options import PolicySettings, updates_per_generation
 from policy.rollouts import Rollout, agreement_pairs, rollout_sums
 
-_SUMMED = ("num_trained", "num_reasoning", "clipped_sum", "old_kl_sum", "kl_sum", "kl_k1_sum", "entropy_sum")
+_SUMMED = ("num_trained", "num_reasoning", "clipped_sum", "old_kl_sum", "kl_sum", "kl_k1_sum", "kl_k1_squares",
+           "entropy_sum")  # fmt: skip
+UNSHARDED = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
+"""Every rank holds the whole gradient."""
 _UNSAID = ("rewards/", "reward_std", "frac_reward", "completions/clipped", "completions/m", "step_time")
 """TRL's metrics that read the placeholder reward, or the last id as the end: ours are logged instead."""
 
@@ -86,8 +91,17 @@ class TrainerUpkeep(GRPOTrainer):
             return sums
         return self.accelerator.reduce(sums.to(self.accelerator.device), reduction="sum").to(sums.device)
 
+    def _clip_grad_norm(self, model: Any) -> Any:
+        """Trainer's, but a gradient that is not finite is left as it is (see ``policy.gradients.clip``)."""
+        if self.accelerator.distributed_type not in UNSHARDED or self._has_mixed_mesh_grads(model):
+            return super()._clip_grad_norm(model)
+        self.accelerator.unscale_gradients()
+        return clip(model, self.args.max_grad_norm)
+
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         """End of an update's backward passes: skip it when it is not finite, log it, and close the generation batch."""
+        if grad_norm is None and self.accelerator.distributed_type in UNSHARDED:
+            grad_norm = total_norm(model)
         grad_norm = super()._get_grad_norm(model, grad_norm)
         seen = self.blackbox.look(self, grad_norm)
         local = torch.stack([sum(getattr(part, name) for part in self._parts).double() for name in _SUMMED])
@@ -152,6 +166,13 @@ class TrainerUpkeep(GRPOTrainer):
             self._log_mean("kl/reference", kl)
             self._log_mean("kl/reference_k1", sums["kl_k1_sum"] / reasoning)
             self._log_mean("kl/coef", self.monitors.kl_coef)
+            is_first = (self._step - self.args.gradient_accumulation_steps) % self.generate_every == 0
+            if is_first:  # of its batch: these tokens are samples of this very policy
+                fresh = {"kl/fresh_k1": sums["kl_k1_sum"] / reasoning}
+                fresh["kl/fresh_k1_error"] = math.sqrt(sums["kl_k1_squares"]) / reasoning
+                self._facts |= fresh
+                for name, value in fresh.items():
+                    self._log_mean(name, value)
 
     def _finish_generation(self, model: Any) -> None:
         """Give the batch to the monitors, log the seconds of its parts, and stop the run when a rule says so."""
@@ -307,7 +328,7 @@ class TrainerUpkeep(GRPOTrainer):
             "no_step": float(advantages.num_no_step),
             "groups": float(advantages.num_groups),
             "equal_groups": float(advantages.num_equal_groups),
-            "separators": float((batch.is_separator_BT & batch.is_completion_BT).sum()),
+            "separators": float((batch.is_separator_BT & batch.is_completion_BT & batch.is_counted_B[:, None]).sum()),
         }
         names = sorted(sums)
         total = self._reduce_sum(torch.tensor([sums[name] for name in names], dtype=torch.float64))
@@ -319,15 +340,16 @@ class TrainerUpkeep(GRPOTrainer):
             "reward/process_share": advantages.process_share,
             "prm/mean_score": facts["prm_sum"] / max(facts["prm_count"], 1),
             "reward/process_factor": 0.0 if self.monitors.is_outcome_only else self.monitors.process_factor,
-            "rollout/steps": facts["steps"] / paths,
+            "rollout/steps": facts["steps"] / counted,
             "rollout/step_tokens": facts["step_tokens"] / steps,
             "rollout/separators": facts["separators"] / max(facts["tokens"], 1),
             "rollout/duplicate_steps": facts["duplicate_steps"] / steps,
             "rollout/same_pattern": facts["same_pattern"] / steps,
             "rollout/invented_theorems": facts["invented_theorems"] / paths,
-            "rollout/tokens": facts["tokens"] / paths,
+            "rollout/tokens": facts["tokens"] / counted,
+            "rollout/counted_share": facts["counted"] / paths,
             "rollout/truncated": facts["truncated"] / paths,
-            "rollout/repeated_ngrams": facts["repeated_ngrams"] / paths,
+            "rollout/repeated_ngrams": facts["repeated_ngrams"] / counted,
             "rollout/equal_groups": facts["equal_groups"] / max(facts["groups"], 1),
             "rollout/fallbacks": facts["fallbacks"],
             "rollout/fallback_share": facts["fallbacks"] / paths,

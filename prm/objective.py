@@ -6,11 +6,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from common.errors import RunError
 from common.records import IGNORED
 
 
-class NonFiniteLoss(ValueError):
-    """A logit at a counted step, or the loss, is NaN or infinite."""
+class NonFiniteLoss(RunError, ValueError):
+    """A logit at a counted step, or the loss, is NaN or infinite: the fit cannot go on."""
 
 
 def gather_steps(

@@ -30,6 +30,7 @@ from common.records import IGNORED, Path
 from prm.inputs import PRMInput, collate, path_input
 from prm.model import Calibration, check_labels, freeze, load_prm
 from prm.network import read_steps, reads_surprise
+from prm.objective import NonFiniteLoss
 
 Aggregate = Literal["min", "last", "mean", "product"]
 _Key = tuple[tuple[int, ...], tuple[int, ...], int]
@@ -222,7 +223,7 @@ def measure_quality(
         threshold: None chooses the one with the best first-error F1 on these very paths (validation only).
 
     Raises:
-        ValueError: no labelled step with a finite score.
+        NonFiniteLoss: no labelled step with a finite score.
     """
     true = [label_first_error(one.labels or ()) for one in inputs]
     if threshold is None:
@@ -237,7 +238,7 @@ def measure_quality(
     ]
     finite = [(score, label) for score, label in pairs if math.isfinite(score)]
     if not finite:
-        raise ValueError(f"none of {len(pairs)} labelled steps has a finite score")
+        raise NonFiniteLoss(f"none of {len(pairs)} labelled steps has a finite score")
     p, y = (list(column) for column in zip(*finite, strict=True))
     nll = torch.nn.functional.binary_cross_entropy(
         torch.tensor(p, dtype=torch.float64), torch.tensor(y, dtype=torch.float64)

@@ -22,7 +22,8 @@ from torch import Tensor
 from transformers import EarlyStoppingCallback, PreTrainedModel, TrainerCallback
 
 from common.checksums import file_sha256, newest_intact
-from common.errors import InputError
+from common.errors import InputError, RunError
+from common.models import first_nonfinite
 from common.progress import StageBar
 from prm.inputs import PRMInput
 from prm.model import Calibration, merge_lora, set_trainable, with_lora
@@ -170,6 +171,8 @@ def _run_stage(
     trainer.train(resume_from_checkpoint=newest_checkpoint(folder))
     model = merge_lora(trainer.accelerator.unwrap_model(trainer.model))
     set_trainable(model, "all")
+    if bad := first_nonfinite(model.named_parameters()):
+        raise RunError(f"part {part!r} of the PRM fit ended with a non-finite weight {bad}; lower its learning rate")
     if trainer.args.should_save:
         torch.save(model.state_dict(), weights)
         part_file = done.with_suffix(".part")

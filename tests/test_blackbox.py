@@ -4,64 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 import torch
+from fault_toys import boxes, put, run_with, set_weight
 from policy_toys import toy_model, toy_trainer
 
 from common.models import weights_hash
 from policy.blackbox import BoxSettings
 from policy.replay import main, replay
-from policy.trainer import NonFiniteUpdates, ProcessPPOTrainer
-
-
-class Faulty(ProcessPPOTrainer):
-    """Calls ``inject(trainer)`` before the first micro-step of the second update."""
-
-    inject = None
-
-    def training_step(self, model, inputs, num_items_in_batch=None):
-        if self._step == 2 and self.inject:
-            self.inject(self)
-        return super().training_step(model, inputs, num_items_in_batch)
-
-
-def run_with(folder, inject=None, **changes):
-    """A toy run of one generation batch, with black boxes, into which a fault is put; returns the trainer, trained."""
-    notes: list[str] = []
-    parts = {
-        "arguments": {"max_steps": 4},
-        "announce": lambda update, line: notes.append(line),
-        "box": BoxSettings(folder / "boxes", kl_spike=None),
-        "trainer_class": type("Run", (Faulty,), {"inject": staticmethod(inject) if inject else None}),
-    }
-    trainer = toy_trainer(folder / "checkpoints", **(parts | changes))
-    trainer.notes = notes
-    try:
-        trainer.train()
-    except NonFiniteUpdates as error:
-        notes.append(f"ended: {error}")
-    return trainer
-
-
-def boxes(folder):
-    return sorted(path.name for path in (folder / "boxes").glob("*"))
-
-
-def put(key, value):
-    """A fault: one counted element of a tensor of the second update's first micro-batch."""
-
-    def inject(trainer):
-        batch = trainer._buffered_inputs[2]
-        row, token = batch["is_reasoning"].nonzero()[5].tolist()
-        batch[key][row, token] = value
-        trainer.hit = trainer._rollout.paths[int(batch["rollout_row"][row])].path_id
-
-    return inject
 
 
 @pytest.mark.parametrize(
@@ -86,14 +37,6 @@ def test_fault_in_an_input_is_caught_skipped_boxed_and_named(tmp_path, key, valu
     box = torch.load(tmp_path / "boxes" / "blackbox-1" / "rank-0.pt", weights_only=True)
     assert {len(batch["problem_ids"]) for batch in box["batches"]} == {4}
     assert len(torch.load(tmp_path / "boxes" / "blackbox-1" / "optimiser.pt", weights_only=True)["state"]) > 0
-
-
-def set_weight(name, value):
-    def inject(trainer):
-        with torch.no_grad():
-            trainer.model.get_parameter(name).view(-1)[:40] = value
-
-    return inject
 
 
 def test_nan_in_a_weight_ends_the_run_and_is_named(tmp_path):
@@ -137,18 +80,26 @@ def test_gradient_that_overflows_behind_a_finite_loss(tmp_path):
     assert all(math.isfinite(loss) for loss in found.losses)
 
 
-def test_fault_outside_the_computation_is_not_reproduced(tmp_path, capsys):
-    """A gradient that something else made NaN, as broken memory would: the box is written, the replay says no."""
+def test_number_that_follows_from_nothing_in_the_box_is_not_reproduced(tmp_path, capsys):
+    """A loss made NaN after it was computed, as broken memory would: the box is written, the replay says no."""
 
     def inject(trainer):
-        weight = trainer.model.lm_head.weight
-        handle = weight.register_hook(lambda grad: (handle.remove(), grad * math.nan)[1])
+        honest = trainer._compute_loss
 
-    trainer = run_with(tmp_path, inject)
-    assert (trainer.skipped_updates, boxes(tmp_path)) == (1, ["blackbox-1"])
+        def broken(model, inputs):
+            loss = honest(model, inputs)
+            trainer._parts[-1].loss.data.fill_(math.nan)
+            return loss
+
+        trainer._compute_loss = broken
+
+    run_with(tmp_path, inject)
+    assert boxes(tmp_path)[0] == "blackbox-1"
+    capsys.readouterr()
     assert main([str(tmp_path / "boxes" / "blackbox-1")]) == 1
     *said, last = capsys.readouterr().out.splitlines()
-    assert said[-2:] == ["differs: grad_norm", "differs: nothing is non-finite"]
+    assert said[0] == "differs: rank 0, micro-batch 1: loss"
+    assert said[-1] == "differs: nothing is non-finite"
     assert json.loads(last)["reproduced"] is False
 
 
@@ -176,6 +127,23 @@ def test_boxes_of_kl_spikes_and_scores_change_nothing_and_replay(tmp_path, capsy
     again = run_with(tmp_path, box=box, score=nan_score)  # a resumed run counts the boxes that are there
     assert len(boxes(tmp_path)) == 3
     assert weights_hash(again.model) == weights_hash(plain.model)
+
+
+def test_bad_score_of_a_path_that_the_boxed_update_does_not_hold_is_replayed(tmp_path):
+    plain = run_with(tmp_path / "plain")
+    rows = [int(row) for batch in plain._buffered_inputs[2:] for row in batch["rollout_row"]]  # the second update's
+    late = next(plain._rollout.paths[row].path_id for row in rows if plain._rollout.scores[row])
+
+    def nan_late(prompt_ids, paths):
+        return [[math.nan if path.path_id == late else 0.5 for _ in path.steps] for path in paths]
+
+    run_with(tmp_path, score=nan_late)
+    box = tmp_path / "boxes" / "blackbox-0"
+    held = torch.load(box / "rank-0.pt", weights_only=True)["batches"]
+    assert late not in [path for batch in held for path in batch["path_ids"]]
+    found = replay(box)
+    assert found.reproduced
+    assert found.first == {"stage": "score", "name": "PRM score of step 0", "rank": 0, "path_id": late}
 
 
 def test_size_is_bounded_and_damage_is_told(tmp_path, capsys):
@@ -207,46 +175,3 @@ def test_full_disk_costs_the_box_and_not_the_run(tmp_path, monkeypatch):
     assert weights_hash(trainer.model) == weights_hash(plain.model)
     assert "black box of kl NOT written: [Errno 28] No space left on device" in trainer.notes
     assert boxes(tmp_path) == []
-
-
-RANK_SCRIPT = """
-import os, pathlib, sys
-import torch
-torch.set_num_threads(1)
-sys.path[:0] = [os.environ["PROJECT"], os.environ["PROJECT"] + "/tests"]
-from common.models import weights_hash
-from test_blackbox import BoxSettings, put, run_with
-folder, rank = pathlib.Path(sys.argv[1]), int(os.environ["RANK"])
-box = BoxSettings(folder / "boxes", limit=4, kl_spike=1e-9)
-trainer = run_with(folder, put("advantages", float("nan")) if rank == 1 else None, box=box)
-found = [trainer.skipped_updates, dict(trainer.blackbox.counts), weights_hash(trainer.model), trainer.state.global_step]
-(folder / f"rank{rank}.txt").write_text(repr(found))
-"""
-
-
-@pytest.mark.slow
-def test_nan_on_one_rank_of_two_is_skipped_by_both_boxed_and_replayed(tmp_path):
-    project = pathlib.Path(__file__).parent.parent
-    script = tmp_path / "rank.py"
-    script.write_text(RANK_SCRIPT)
-    environment = os.environ | {"PROJECT": str(project), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    launch = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--nproc_per_node=2"]
-    done = subprocess.run(
-        [*launch, "--master_port=29643", str(script), str(tmp_path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=150,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    told = [(tmp_path / f"rank{rank}.txt").read_text() for rank in range(2)]
-    assert told[0] == told[1]  # same updates skipped, same counts, same weights
-    skipped, counts, weights, steps = eval(told[0])
-    assert (skipped, counts["loss"], steps) == (2, 2, 4)
-    assert weights != weights_hash(toy_model())
-    assert boxes(tmp_path) == ["blackbox-1", "blackbox-2", "blackbox-3"]
-    finite = replay(tmp_path / "boxes" / "blackbox-2")  # gradients of both ranks, averaged
-    assert (finite.reproduced, finite.kinds, finite.first) == (True, ("kl",), None)
-    found = replay(tmp_path / "boxes" / "blackbox-1")
-    assert found.reproduced
-    assert (found.first["name"], found.first["rank"], found.first["micro_batch"]) == ("advantages", 1, 0)

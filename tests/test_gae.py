@@ -37,6 +37,17 @@ def test_gae_by_hand():
     torch.testing.assert_close(found, tensor([[0.8125, -0.75, 3.0]]))
 
 
+def test_L55_end_of_a_path_is_terminal_and_padding_has_no_advantage():
+    """V = 0.2, 0.4, 0.6, gamma 1, lambda 0.95, reward 1 at the end: 0.751, 0.58, 0.4. No value is read behind the end,
+    also not of a truncated path: the limit is part of the task, and its outcome is 0.
+    """
+    rewards, values = tensor([[0.0, 0.0, 1.0, nan]]), tensor([[0.2, 0.4, 0.6, 0.5]])
+    found = gae(rewards, values, tensor([[True, True, True, False]]), 1.0, 0.95)
+    torch.testing.assert_close(found, tensor([[0.751, 0.58, 0.4, 0.0]]))
+    cut = gae(torch.zeros(1, 4), values, tensor([[True, True, True, False]]), 1.0, 0.95)
+    torch.testing.assert_close(cut, tensor([[-0.1515, -0.37, -0.6, 0.0]]))
+
+
 def test_lambda_1_is_the_discounted_return_minus_the_value():
     generator = torch.Generator().manual_seed(0)
     rewards, values = torch.rand(2, 5, 6, generator=generator)

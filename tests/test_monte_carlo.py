@@ -107,6 +107,14 @@ def test_driver_finds_the_first_errors_of_a_known_model(search):
     )
 
 
+def test_L69_a_step_is_right_when_completions_from_it_reach_the_gold_whatever_its_own_value():
+    """The gold is 3; the first steps arrive at 12 and 4 and are right, the wrong one arrives at 2."""
+    (labelled,), _, _ = label(Perfect(), [LATE])
+    assert PROBLEM.answer == "3"
+    assert [step.text.split("=")[1].strip() for step in LATE.steps] == ["12", "4", "2"]
+    assert labelled.labels == (1, 1, 0)
+
+
 def test_soft_labels_ask_correct_paths_too():
     labelled, _, cost = label(Perfect(share=0.5), [RIGHT], MonteCarloSettings(4, "soft"))
     assert labelled[0].labels == (0.5, 0.5, 0.5)

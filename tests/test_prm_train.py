@@ -11,7 +11,7 @@ import torch
 from prm_support import tiny_policy, toy_inputs
 from transformers import TrainerCallback
 
-from common.errors import InputError
+from common.errors import InputError, RunError
 from common.models import weights_hash
 from prm.inputs import PRMInput, collate
 from prm.model import build_prm, head_parameters, policy_lm_head
@@ -149,6 +149,45 @@ def test_the_best_epoch_is_kept(policy: Path, tmp_path: Path) -> None:
     losses = [row["eval_loss"] for row in report.history if row["part"] == "all" and "eval_loss" in row]
     assert len(losses) == 6
     assert report.quality["all"].loss == pytest.approx(min(losses))
+
+
+class Broken(TrainerCallback):
+    """Writes NaN into one row of a weight after the second update."""
+
+    def __init__(self, name: str, row: int) -> None:
+        self.name, self.row = name, row
+
+    def on_step_end(self, args, state, control, model=None, **_):
+        if state.global_step == 2:
+            model.get_parameter(self.name).data[self.row] = torch.nan
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "message"),
+    [
+        ("score.weight", 0, "step logits are not finite"),
+        ("model.embed_tokens.weight", 39, "ended with a non-finite weight model.embed_tokens.weight"),  # token not used
+    ],
+)
+def test_fit_with_a_nan_weight_ends_and_gives_no_prm(policy: Path, tmp_path: Path, name: str, row: int, message: str):
+    settings = dataclasses.replace(QUICK, epochs=0)
+    with pytest.raises(RunError, match=message):
+        fit_prm(
+            build_prm(policy),
+            toy_inputs(64),
+            toy_inputs(16, seed=1),
+            settings,
+            tmp_path / "fit",
+            callbacks=[Broken(name, row)],
+        )
+    assert not list((tmp_path / "fit").rglob("weights.pt"))
+
+
+def test_fit_of_a_policy_with_nan_weights_does_not_begin(policy: Path, tmp_path: Path) -> None:
+    model = build_prm(policy)
+    model.get_parameter("score.weight").data.fill_(torch.nan)
+    with pytest.raises(RunError, match="labelled steps has a finite score"):
+        fit_prm(model, toy_inputs(8), toy_inputs(8, seed=1), QUICK, tmp_path / "fit")
 
 
 def test_lora_fit_gives_a_plain_model(policy: Path, tmp_path: Path) -> None:
