@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             start=start,
             problems=load_problems(source, "train", config.seed, config.ppo.problems * options.batches),
             checked=load_problems(source, "validation", config.seed, 8),
-            score=PRMScorer(build_prm(start)).score,
+            score=None if config.ppo.reward == "signals" else PRMScorer(build_prm(start)).score,
             process_weight=config.ppo.process_weight,
             folder=Path(folder),
         )

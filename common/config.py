@@ -12,17 +12,12 @@ from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from common.errors import InputError
+from common.sections import RewardFields, Section
 
 Fraction = Field(ge=0.0, le=1.0)
-
-
-class Section(BaseModel):
-    """A group of settings: unknown keys are refused, values cannot change after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class BaseSection(Section):
@@ -141,8 +136,8 @@ class PrmSection(Section):
     )
 
 
-class PpoSection(Section):
-    """PPO with a process reward, and its monitors."""
+class PpoSection(RewardFields):
+    """PPO with a process reward or the signals reward, and its monitors."""
 
     process_weight: float = Field(0.7, ge=0, description="weight of the process advantage (method)")
     outcome_weight: float = Field(0.3, ge=0, description="weight of the outcome advantage (method)")

@@ -28,6 +28,7 @@ _REWRITES = [
 ]
 _DIGITS = r"\d{1,30}(?:\.\d{1,30})?"
 _NUMBER = re.compile(rf"(?<![\w.])(?:{_DIGITS}(?:\s*/\s*{_DIGITS})?|\.\d{{1,30}})%?")
+_MINUS = re.compile(r"(?:^|[^\s\w.)\]}%])\s{0,2}-\s{0,2}\Z|[A-Za-z]{2}\s{1,2}-\Z")
 _RESULT = re.compile(rf"=\s*\(?\s*-?\s*({_DIGITS}(?:\s*/\s*\d{{1,30}})?|\.\d{{1,30}})")
 _WORD_VALUES: dict[str, Fraction | int] = {
     "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
@@ -81,6 +82,27 @@ def arrived_at(text: str) -> Fraction | None:
     plain = _plain(text)
     written = [match.group(1) for match in _RESULT.finditer(plain)] or [m.group() for m in _NUMBER.finditer(plain)]
     return _values(written[-1])[0] if written else None
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def stated_last(text: str) -> tuple[Fraction, ...]:
+    """Return the signed values a step states last, each once: all behind its last "=", else its last number; () for
+    none.
+
+    A minus sign is one when no operand stands before it: "-5" behind "3-8=", not the 5 of "2*3-5".
+    """
+    plain = _plain(text)
+    tail = plain.rpartition("=")[2]
+    found = [_signed(tail, match) for match in _NUMBER.finditer(tail)]
+    if "=" in plain and found:
+        return tuple(dict.fromkeys(found))
+    found = [_signed(plain, match) for match in _NUMBER.finditer(plain)][-1:]
+    return tuple(found)
+
+
+def _signed(text: str, match: re.Match[str]) -> Fraction:
+    value = _values(match.group())[0]
+    return -value if _MINUS.search(text, max(0, match.start() - 6), match.start()) else value
 
 
 def given_values(problem: str) -> frozenset[Fraction]:

@@ -19,8 +19,10 @@ PRMs.
 
 _OPENER = re.compile(r"```|\\begin\{([A-Za-z]+\*?)\}|\\\[|\\\(|\$\$|\\\$|\$")
 _CLOSERS = {"```": "```", "\\[": "\\]", "\\(": "\\)", "$$": "$$"}
-_STEP_MARKER = re.compile(rf"^{BLANK}[#*>_ \t]*step{BLANK}(\d+)(?![\d\w])[*_]*(?:{BLANK}[:.)\-–—]+)?[*_]*", re.I | re.M)
-_LIST_ITEM = re.compile(rf"^{BLANK}[#*_]{{0,3}}{BLANK}(\d{{1,3}})[.)](?=[\s*_]|$)", re.M)
+_STEP_MARKER = re.compile(
+    rf"^{BLANK}(?:[#*>_][#*>_ \t]*)?step{BLANK}(\d+)(?![\d\w])[*_]*(?:{BLANK}[:.)\-–—]+)?[*_]*", re.I | re.M
+)
+_LIST_ITEM = re.compile(rf"^{BLANK}(?:[#*_]{{1,3}}{BLANK})?(\d{{1,3}})[.)](?=[\s*_]|$)", re.M)
 _BLANK_LINES = re.compile(rf"\n(?:{BLANK}\n)+")
 _RULE = re.compile(r"\s*(?:-{3,}|\*{3,}|_{3,}|={3,}|(?:[-*_] ){2,}[-*_])\s*")
 _HEADING = re.compile(rf"{BLANK}(?:#{{1,6}}\s[^\n]*|\*\*[^*\n]+\*\*{BLANK}:?|__[^_\n]+__{BLANK}:?){BLANK}")

@@ -154,7 +154,12 @@ def high_kl(run: History) -> Seen:
 
 
 def gamed(run: History) -> Seen:
-    for name, what in (("prm/mean_score", "PRM score"), ("reward/outcome", "right answers in training")):
+    rewards = (
+        ("prm/mean_score", "PRM score"),
+        ("signals/total", "signals reward"),
+        ("reward/outcome", "right answers in training"),
+    )
+    for name, what in rewards:
         ends = run.ends(name)
         if ends and ends[1] > ends[0] + 0.05 and run.gain is not None and len(run.accuracies) > 2 and run.gain < GAIN:
             seen = f"{what} {ends[0]:.2f} -> {ends[1]:.2f}, best validation gain {run.gain:+.3f} ({LOG})"

@@ -86,7 +86,7 @@ class _OutOfTime(Exception):
 
 @functools.lru_cache(maxsize=65_536)
 def _grade(answer: str | None, gold: str, settings: GradingSettings) -> Grade:
-    gold = _gold_answer(gold)
+    gold = gold_answer(gold)
     if not gold:
         return Grade(Verdict.NO_GOLD, "empty gold")
     if answer is None or not answer.strip():
@@ -107,7 +107,7 @@ def _grade(answer: str | None, gold: str, settings: GradingSettings) -> Grade:
     return _grade_trees(answer, gold, settings)
 
 
-def _gold_answer(gold: str) -> str:
+def gold_answer(gold: str) -> str:
     """Return the answer of a gold field that may hold a whole solution."""
     if "####" in gold:
         return gold.rsplit("####", 1)[1].strip()

@@ -36,6 +36,8 @@ def trainer_arguments(config: Config, folder: Path, world_size: int = 1) -> GRPO
             f"ppo.problems * ppo.paths = {batch}: want a multiple of ppo.minibatches * ppo.micro_batch * devices ="
             f" {ppo.minibatches} * {ppo.micro_batch} * {world_size}"
         )
+    if ppo.baseline == "gae" and ppo.reward == "signals":
+        raise InputError("ppo.baseline = 'gae' with ppo.reward = 'signals': a critic of steps; want another baseline")
     if ppo.baseline == "gae" and ppo.critic_warmup >= ppo.batches:
         raise InputError(f"ppo.critic_warmup = {ppo.critic_warmup}: want less than ppo.batches = {ppo.batches}")
     micro = min(ppo.micro_batch, per_update // world_size)
@@ -103,6 +105,7 @@ def policy_settings(config: Config) -> PolicySettings:
             bad_format=ppo.penalty_format,
             unknown_theorem=ppo.penalty_theorem,
         ),
+        signals=ppo.signal_settings if ppo.reward == "signals" else None,
         train_on_truncated=ppo.truncated == "zero",
         min_steps=ppo.min_steps,
         difficulty_bands=ppo.difficulty_bands,

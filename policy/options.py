@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from common.signal_settings import SignalSettings
 from policy.advantages import BASELINES
 from policy.rewards import PenaltyWeights
 from prm.credit import FLOWS, RULES
@@ -56,6 +57,9 @@ class PolicySettings:
         normalise_sources: divide each source's advantages by their own deviation before mixing.
         anchor_fraction: share of the problems of a batch trained on the outcome alone, in [0, 1].
         penalties: weights of the penalties on the outcome side.
+        signals: the signals reward (``policy.signals``), one scalar for the whole path, in the place of the process
+            reward, alone in the mix; process_weight, outcome_weight, credit, flow and correct_floor are not read then.
+            None: the process reward.
         train_on_truncated: True = a truncated completion has outcome 0; False = it has no gradient.
         min_steps: a right answer behind fewer steps has outcome 0; 0 asks for none.
         mask_answer_kl: True = tokens of the answer are outside the KL; False = KL on all tokens.
@@ -76,6 +80,7 @@ class PolicySettings:
     normalise_sources: bool = True
     anchor_fraction: float = 0.15
     penalties: PenaltyWeights = dataclasses.field(default_factory=PenaltyWeights)
+    signals: SignalSettings | None = None
     train_on_truncated: bool = True
     min_steps: int = 1
     mask_answer_kl: bool = True
@@ -87,6 +92,7 @@ class PolicySettings:
     def __post_init__(self) -> None:
         _require("credit", self.credit, self.credit in RULES, f"one of {', '.join(RULES)}")
         _require("flow", self.flow, self.flow is None or self.flow in FLOWS, f"one of {', '.join(FLOWS)} or none")
+        _require("signals with baseline", self.baseline, self.signals is None or self.baseline != "gae", "another one")
         _require("baseline", self.baseline, self.baseline in BASELINES, f"one of {', '.join(BASELINES)}")
         for name in ("process_weight", "outcome_weight"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, ">= 0")
@@ -94,6 +100,16 @@ class PolicySettings:
         _require("min_steps", self.min_steps, self.min_steps >= 0, ">= 0")
         _require("anchor_fraction", self.anchor_fraction, 0 <= self.anchor_fraction <= 1, "in [0, 1]")
         _require("difficulty_bands", self.difficulty_bands, self.difficulty_bands >= 1, ">= 1")
+
+    def mix(self, process_factor: float) -> tuple[float, float]:
+        """Return the weights (process or signals, outcome) of the advantages.
+
+        Args:
+            process_factor: what alarms left of the first, in [0, 1]; what they take from signals goes to the outcome.
+        """
+        if self.signals is not None:
+            return process_factor, 1 - process_factor
+        return self.process_weight * process_factor, self.outcome_weight
 
 
 _SERVED = {

@@ -27,6 +27,7 @@ from policy.rewards import (
     sentence_pattern,
     theorem_names,
 )
+from policy.signals import Signals, group_signals
 from prm.credit import default_flow, flow_returns, step_rewards
 
 
@@ -74,6 +75,7 @@ class Rollout:
             one end token that no mask counts (``is_empty``).
         num_paths: paths of a problem, G.
         scores: PRM probabilities of each path's steps, [] for a path that was not scored.
+        signals: of each path in a run on the signals reward, None for a path that does not count; else empty.
         seconds: wall seconds of each part.
     """
 
@@ -86,6 +88,7 @@ class Rollout:
     is_empty: list[bool]
     num_paths: int
     scores: list[list[float]] = dataclasses.field(default_factory=list)
+    signals: list[Signals | None] = dataclasses.field(default_factory=list)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -135,6 +138,7 @@ def collect_rollout(
     if any(tuple(path.token_ids) != tuple(ids) for path, (ids, _) in zip(paths, sampled, strict=True)):
         raise ValueError("the grader changed token ids; the sampled ids must flow unchanged to the loss")
     rewards = _rewards(leaders, paths, settings, known_theorems)
+    signals = _signals(leaders, paths, rewards, settings, max_new_tokens)
     done = time.perf_counter()
     return Rollout(
         problems=list(problems),
@@ -145,6 +149,7 @@ def collect_rollout(
         completion_ids=[ids or [end_id] for ids, _ in sampled],
         is_empty=[not ids for ids, _ in sampled],
         num_paths=num_paths,
+        signals=signals,
         seconds={"sampling": graded_from - started, "grading": done - graded_from},
     )
 
@@ -167,6 +172,24 @@ def _rewards(
             known_theorems=known_theorems,
         )
     return rewards
+
+
+def _signals(
+    leaders: Sequence[Problem],
+    paths: Sequence[Path],
+    rewards: Sequence[OutcomeReward],
+    settings: PolicySettings,
+    max_tokens: int,
+) -> list[Signals | None]:
+    """Return the signals of each path, [] when another reward trains; paths as in ``_rewards``."""
+    if settings.signals is None:
+        return []
+    num_paths = len(paths) // len(leaders)
+    signals: list[Signals | None] = []
+    for start, problem in zip(range(0, len(paths), num_paths), leaders, strict=True):
+        group = slice(start, start + num_paths)
+        signals += group_signals(problem, paths[group], rewards[group], settings.signals, max_tokens)
+    return signals
 
 
 def score_rollout(rollout: Rollout, score: Score | None) -> None:
@@ -280,6 +303,7 @@ def rollout_sums(rollout: Rollout) -> dict[str, float]:
     sums = {
         "paths": len(paths),
         "counted": len(counted),
+        "no_step": sum(r.is_counted and not path.steps for r, path in zip(rollout.rewards, paths, strict=True)),
         "outcome": sum(reward.outcome for reward in counted),
         "penalty": sum(reward.penalty for reward in counted),
         "steps": sum(len(path.steps) for path in judged),

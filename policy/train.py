@@ -39,13 +39,13 @@ def process_reward(config: Config, run: Run) -> tuple[PRMScorer | None, float]:
     """The frozen PRM and the process weight it earned: held-out first-error F1 against ``prm.min_first_error_f1``.
 
     Returns:
-        ``(None, 0.0)`` for a run on the outcome alone, which loads no PRM.
+        ``(None, 0.0)`` for a run on the outcome alone or on the signals reward, which loads no PRM.
 
     Raises:
         InputError: F1 below the floor and ``prm.below_floor`` is ``refuse``.
     """
     weight, prm = config.ppo.process_weight, config.prm
-    if weight == 0 or config.ppo.anchor_fraction == 1:
+    if config.ppo.reward == "signals" or weight == 0 or config.ppo.anchor_fraction == 1:
         return None, 0.0
     stage = run.require("prm")
     f1 = float(stage.summary["first_error_f1"])

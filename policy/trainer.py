@@ -54,6 +54,7 @@ from policy.rollouts import (
     reasoning_mask,
     score_rollout,
 )
+from policy.signal_batch import signal_inputs
 from policy.upkeep import NonFiniteUpdates
 
 __all__ = ["NonFiniteUpdates", "ProcessPPOTrainer", "last_complete_checkpoint"]
@@ -77,7 +78,7 @@ class ProcessPPOTrainer(ActorCritic):
         processing_class: tokenizer with a pad token.
         sampler: an engine of ``data_gen.engines`` on the same module. If it has ``update_weights(model)`` that is
             called before each batch.
-        grade, score: see ``policy.rollouts``; ``score`` None is an outcome-only run.
+        grade, score: see ``policy.rollouts``; ``score`` None is a run on the outcome alone, or on signals.
         settings, limits: the algorithm's fields and the monitors' limits.
         reference: model of the KL term, None for a copy of ``model``; with PEFT TRL's own reference is used.
         base_model: KL to it is logged too, None when it is the reference.
@@ -112,6 +113,8 @@ class ProcessPPOTrainer(ActorCritic):
         check_arguments(args, settings)
         if args.eval_strategy != "no" and evaluate_policy is None:
             raise ValueError(f"policy trainer: eval_strategy = {args.eval_strategy!r} needs evaluate_policy")
+        if settings.signals is not None and score is not None:
+            raise ValueError("policy trainer: settings.signals and score exclude each other; want score = None")
         self.settings, self.sampler, self.grade, self.score = settings, sampler, grade, score
         self.evaluate_policy, self.announce, self.blackbox = evaluate_policy, announce, BlackBox(box)
         self.monitors = Monitors(limits or Limits(), args.beta)
@@ -212,12 +215,16 @@ class ProcessPPOTrainer(ActorCritic):
         rollout.seconds["logprobs"] = time.perf_counter() - started - sum(rollout.seconds.values())
         score_rollout(rollout, None if self.monitors.is_outcome_only else self.score)
         device, width = output["completion_ids"].device, output["completion_ids"].size(1)
-        batch = advantage_inputs(rollout, self.settings, self._tokenizer, width)
+        if self.settings.signals is not None:
+            batch = signal_inputs(rollout, self.settings.signals, width, self.monitors.is_outcome_only)
+        else:
+            batch = advantage_inputs(rollout, self.settings, self._tokenizer, width)
         estimates = self._estimates(output, batch)
+        process_weight, outcome_weight = self.settings.mix(self.monitors.process_factor)
         advantages = compute_advantages(
             batch,
-            process_weight=self.settings.process_weight * self.monitors.process_factor,
-            outcome_weight=self.settings.outcome_weight,
+            process_weight=process_weight,
+            outcome_weight=outcome_weight,
             baseline=self.settings.baseline,
             normalise_sources=self.settings.normalise_sources,
             moving_average=self.moving_average,

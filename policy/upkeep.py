@@ -33,6 +33,7 @@ from policy.monitors import BatchFacts, Monitors
 from policy.objective import PolicyLoss
 from policy.options import PolicySettings, updates_per_generation
 from policy.rollouts import Rollout, agreement_pairs, rollout_sums
+from policy.signal_batch import signal_pairs, signal_sums
 
 _SUMMED = ("num_trained", "num_reasoning", "clipped_sum", "old_kl_sum", "kl_sum", "kl_k1_sum", "kl_k1_squares",
            "entropy_sum")  # fmt: skip
@@ -322,10 +323,11 @@ class TrainerUpkeep(GRPOTrainer):
 
     def _log_rollout(self, rollout: Rollout, advantages: Advantages, batch: AdvantageInputs) -> None:
         """Add the batch's metrics to TRL's, over all ranks, and keep what the monitors need."""
-        sums = rollout_sums(rollout) | {
+        signals = self.settings.signals
+        sums = rollout_sums(rollout) | (signal_sums(rollout, signals) if signals else {})
+        sums |= {
             "anchors": float(advantages.num_anchors),
             "fallbacks": float(advantages.num_fallbacks),
-            "no_step": float(advantages.num_no_step),
             "groups": float(advantages.num_groups),
             "equal_groups": float(advantages.num_equal_groups),
             "separators": float((batch.is_separator_BT & batch.is_completion_BT & batch.is_counted_B[:, None]).sum()),
@@ -356,11 +358,12 @@ class TrainerUpkeep(GRPOTrainer):
             "rollout/anchors": facts["anchors"],
             "rollout/no_step": facts["no_step"],
         } | {name: value for name, value in facts.items() if name.startswith("verdict/")}
+        self._facts |= {name: value / counted for name, value in facts.items() if name.startswith("signals/")}
         self._facts["rollout/unparsed"] = facts["verdict/UNPARSED"] / paths
-        pairs = gather_object(agreement_pairs(rollout))
+        pairs = gather_object(signal_pairs(rollout, signals) if signals else agreement_pairs(rollout))
         agreement = auc([score for score, _ in pairs], [is_right for _, is_right in pairs])
         if agreement is not None:
-            self._facts["prm/auc"] = agreement
+            self._facts["signals/auc" if signals else "prm/auc"] = agreement
         for name, value in self._facts.items():
             self._log_mean(name, value)
 

@@ -13,6 +13,7 @@ PROJECT = Path(__file__).parent.parent
 ORDER = ["common", "math_env", "grading", "data_gen", "prm", "policy", "eval", "pipeline"]
 PURE = [
     "common/metrics.py",
+    "common/signal_settings.py",
     "math_env/kernel.py",
     "math_env/problems.py",
     "math_env/rules.py",
@@ -28,6 +29,8 @@ PURE = [
     "prm/objective.py",
     "policy/attack_rewards.py",
     "policy/rewards.py",
+    "policy/signals.py",
+    "policy/signal_batch.py",
     "policy/advantages.py",
     "policy/gae.py",
     "policy/objective.py",

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from common.records import FinishReason, Path, Verdict, content_id
-from data_gen.claims import arrived_at, claims, given_values, mentioned
+from data_gen.claims import arrived_at, claims, given_values, mentioned, stated_last
 from data_gen.labels import LabelSettings, label_paths, refusal
 from data_gen.steps import cut_steps
 from data_gen.support import Support, ValueSupport
@@ -36,6 +36,26 @@ def path(text: str, verdict: Verdict = Verdict.CORRECT, problem: str = "p") -> P
 )
 def test_value_a_step_arrives_at(text, value):
     assert arrived_at(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("3-8=-5", [-5]),
+        ("x = - 5", [-5]),
+        ("2*3-5", [5]),  # a difference
+        ("84=2*36+12", [2, 36, 12]),
+        ("7+7=14, so 7", [14, 7]),
+        ("1/2+1/3=5/6", [Fraction(5, 6)]),
+        ("He has 12 pens and 5 more", [5]),
+        ("He owes -4", [-4]),
+        ("n=none, 5", [5]),
+        ("x = y", []),
+        ("", []),
+    ],
+)
+def test_values_a_step_states_last(text, values):
+    assert list(stated_last(text)) == values
 
 
 def test_numbers_of_a_problem_are_digits_and_words():

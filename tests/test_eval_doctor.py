@@ -115,6 +115,15 @@ def test_sound_run_is_healthy(tmp_path, capsys):
     assert lines[0] == "nothing found"
 
 
+def test_a_signals_reward_that_climbs_alone_is_named(tmp_path, capsys):
+    def change(i, row):
+        return {"reward/outcome": 0.4, "prm/mean_score": 0.6, "signals/total": 0.3 + 0.02 * i}
+
+    _, row, _ = diagnosed(write_run(tmp_path, change, accuracies=FLAT), capsys)
+    (found,) = [finding for finding in row["findings"] if finding["rule"] == "gamed"]
+    assert found["evidence"].startswith("signals reward 0.3")
+
+
 def test_order_is_that_of_the_rules_and_numbers_logged_as_text_are_seen(tmp_path, capsys):
     run = write_run(tmp_path, later("prm/mean_score", "nan"), coverage=0.1, accuracies=FLAT)
     _, row, lines = diagnosed(run, capsys)

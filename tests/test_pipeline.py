@@ -14,6 +14,7 @@ from common.cli import parse, stage_main
 from common.models import load_policy, weights_hash
 from common.records import LabelledPath
 from common.runs import Run, read_records
+from common.signal_settings import SIGNALS, SignalSettings
 from data_gen.__main__ import data_stage
 from eval.__main__ import eval_stage
 from eval.schema import Metrics, read_record
@@ -117,6 +118,22 @@ def test_ppo_refuses_a_prm_below_the_floor(finished, tmp_path, capsys):
     done.write_text(json.dumps(json.loads(done.read_text()) | {"first_error_f1": 0.1}))
     assert run_stage("ppo", root, "prm.min_first_error_f1=0.4") == 2
     assert "is below prm.min_first_error_f1 = 0.4" in capsys.readouterr().err
+
+
+def test_ppo_on_signals_needs_no_prm(finished, tmp_path):
+    root = copied(finished, tmp_path, "sample", "label")
+    assert run_stage("ppo", root, "ppo.reward=signals", "ppo.batches=2") == 0
+    assert not Run(root).stage("prm").path.exists()
+    stage = Run(root).stage("ppo")
+    rows = [row for row in stage.metrics() if "signals/total" in row]
+    assert len(rows) == 2
+    for row in rows:
+        means = {name: row[f"signals/{name}"] for name in SIGNALS}
+        assert all(0 <= value <= 1 for value in means.values())
+        assert row["signals/total"] == pytest.approx(sum(getattr(SignalSettings(), k) * v for k, v in means.items()))
+        assert "kl/reference" in row
+    assert (stage.summary["prm_hash"], stage.summary["process_weight"], stage.summary["steps"]) == (None, 0, 8)
+    assert weights_hash(load_policy(str(stage.file("policy")))) != weights_hash(load_policy("data_gen/base_model"))
 
 
 def test_bad_problem_file_names_row_and_field(tmp_path, capsys):
