@@ -17,7 +17,7 @@ from datasets import Dataset
 from trl import GRPOTrainer
 
 from common.config import Config
-from common.models import load_policy, load_tokenizer
+from common.models import load_tokenizer
 from common.prompts import PromptTemplate
 from common.records import FinishReason, Problem
 from data_gen.engines import make_engine
@@ -25,6 +25,7 @@ from data_gen.measure import is_right
 from data_gen.steps import build_paths
 from policy.arguments import trainer_arguments
 from policy.batches import derived_seed
+from policy.models import start_models
 from policy.train import StoppingSampler
 
 
@@ -86,7 +87,7 @@ def build_trl_trainer(
         own_generate: True = paths from TRL's own generate; False = from the engine all arms share.
     """
     tokenizer = load_tokenizer(start)
-    model = load_policy(start, config.base.dtype)
+    model = start_models(config, start, is_first_round=True).policy
     engine = make_engine("transformers", model=model, tokenizer=tokenizer, max_rows=config.data.max_batch_rows)
     sampler = StoppingSampler(engine, config.base.stop)
     grade = functools.partial(build_paths, tokenizer=tokenizer, stop=config.base.stop)

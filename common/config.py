@@ -33,6 +33,27 @@ class BaseSection(Section):
     threads: int = Field(0, ge=0, description="torch CPU threads; 0: as many as there are cores")
 
 
+class LoraSection(Section):
+    """LoRA: policy, reference and PRM share one copy of the base model (docs/lora.md)."""
+
+    rank: int = Field(0, ge=0, description="rank of the adapters of policy and PRM; 0: all weights are trained")
+    alpha: float | None = Field(None, gt=0, description="adapters count alpha / rank times; null: 2 * rank")
+    targets: tuple[str, ...] = Field(
+        (), description="names of the adapted layers, e.g. q_proj,v_proj; empty: every linear layer of the backbone"
+    )
+
+    @property
+    def scale(self) -> float:
+        """``alpha``, or its default."""
+        return 2.0 * self.rank if self.alpha is None else self.alpha
+
+    @model_validator(mode="after")
+    def _check(self) -> LoraSection:
+        if any("lm_head" in name or "embed" in name for name in self.targets):
+            raise ValueError(f"targets {self.targets}: embeddings are shared by policy, reference and PRM; name others")
+        return self
+
+
 class DataSection(Section):
     """Problems, sampled paths and step labels."""
 
@@ -182,6 +203,11 @@ class PpoSection(RewardFields):
     reference: Literal["round", "base"] = Field(
         "round", description="KL reference: start of the round, or the base model"
     )
+    frozen_layers: int = Field(
+        0,
+        ge=0,
+        description="lowest layers that, with the embeddings, stay as they are and are shared with the reference",
+    )
     kl_high: float = Field(0.2, gt=0, description="KL above this, nats a token, raises kl_coef")
     kl_cap: float = Field(1.0, gt=0, description="KL above this, nats a token, stops the run")
     clip: float = Field(0.2, gt=0, description="PPO clip range of the ratio")
@@ -269,6 +295,7 @@ class Config(Section):
         "none", description="tracker; wandb runs offline unless WANDB_API_KEY is set"
     )
     base: BaseSection = BaseSection()
+    lora: LoraSection = LoraSection()
     data: DataSection = DataSection()
     prm: PrmSection = PrmSection()
     ppo: PpoSection = PpoSection()

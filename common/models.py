@@ -50,10 +50,16 @@ def load_policy(model: str, dtype: str = "float32") -> PreTrainedModel:
     return loaded.eval()
 
 
-def weights_hash(model: torch.nn.Module) -> str:
-    """SHA-256 over names, shapes, dtypes and bytes of all parameters and buffers, sorted by name."""
+def weights_hash(model: torch.nn.Module, without: str | None = None) -> str:
+    """SHA-256 over names, shapes, dtypes and bytes of all parameters and buffers, sorted by name.
+
+    Args:
+        without: weights whose name holds this are left out.
+    """
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
+        if without is not None and without in name:
+            continue
         data = tensor.detach().cpu().contiguous()
         digest.update(f"{name} {tuple(data.shape)} {data.dtype}".encode())
         digest.update(data.reshape(-1).view(torch.uint8).numpy().tobytes())

@@ -24,9 +24,9 @@ STAGE_COMMAND = {"sample": "data", "label": "data", "prm": "prm", "ppo": "ppo", 
 STAGE_SECTIONS = {
     "sample": ("base", "data"),
     "label": ("base", "data"),
-    "prm": ("base", "data", "prm", "rounds"),
-    "ppo": ("base", "data", "prm", "ppo", "rounds"),
-    "eval": ("base", "data", "prm", "ppo", "eval", "rounds"),
+    "prm": ("base", "lora", "data", "prm", "rounds"),
+    "ppo": ("base", "lora", "data", "prm", "ppo", "rounds"),
+    "eval": ("base", "lora", "data", "prm", "ppo", "eval", "rounds"),
 }
 UNCHECKED = {"rounds.count", "base.threads", "data.max_batch_rows", "data.workers", "prm.max_batch_tokens", "report_to"}
 UNCHECKED |= {"ppo.blackboxes", "ppo.blackbox_kl", "ppo.blackbox_gb", "ppo.max_attack_wins"}

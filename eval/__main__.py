@@ -178,5 +178,5 @@ def stage_seconds(run: Run, timer: StageTimer) -> StageSeconds:
 
 
 if __name__ == "__main__":
-    sections = ("base", "data", "prm", "ppo", "eval", "rounds")
+    sections = ("base", "lora", "data", "prm", "ppo", "eval", "rounds")
     raise SystemExit(stage_main("eval", eval_stage.__doc__ or "", sections, eval_stage))

@@ -25,7 +25,7 @@ from policy.attack_report import REPORT, AttackReport, attack_prm, print_report,
 from policy.harden import harden, take
 from prm.score import PRMScorer
 
-SECTIONS = ("base", "data", "prm", "ppo")
+SECTIONS = ("base", "lora", "data", "prm", "ppo")
 
 
 def attack_run(config: Config, run: Run, problems: int) -> AttackReport:

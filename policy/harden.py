@@ -20,9 +20,10 @@ from policy.attack_cases import Case, build_attacked, labelled_attacks, load_cas
 from policy.attack_report import REPORT, AttackReport, attack_prm, print_report
 from policy.attack_rewards import VIEWS, Wins
 from prm.__main__ import fit_settings, quality_of, training_inputs, write_report
+from prm.adapted import save_fitted, start_prm
 from prm.attacks import HARDENING, UNTAUGHT
 from prm.inputs import PRMInput, labelled_inputs
-from prm.model import build_prm, load_prm, policy_lm_head, save_prm
+from prm.model import policy_lm_head
 from prm.score import PRMScorer
 from prm.train import fit_prm, split_by_problem
 
@@ -67,9 +68,8 @@ def harden(config: Config, run: Run, before: AttackReport, problems: int) -> dic
     print(f"policy.attack: {len(train)} paths and {len(taught)} attacks train, {len(held_out)} paths held out")
     for old in (stage.file("harden_fit"), stage.file(HARDENED)):
         shutil.rmtree(old, ignore_errors=True)
-    earlier = run.at(run.round - 1).require("prm").file("prm") if run.round else None
     fitted, fit = fit_prm(
-        load_prm(earlier)[0] if earlier else build_prm(start, surprise=config.prm.surprise, seed=config.seed),
+        start_prm(config, run, start),
         [*train, *taught],
         held_out,
         fit_settings(config),
@@ -85,7 +85,7 @@ def harden(config: Config, run: Run, before: AttackReport, problems: int) -> dic
     after = attack_prm(cases[:problems], scorer, tokenizer, config)
     print_report(after)
     hardened = StageFolder(stage.file(HARDENED), "prm")
-    save_prm(fitted, hardened.path, fit.calibration)
+    save_fitted(fitted, hardened.path, fit.calibration, config)
     tokenizer.save_pretrained(hardened.path)
     write_report(hardened, fit, counts, plain, False)
     row = {

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from tqdm import tqdm
-from transformers import TrainerCallback
+from transformers import PreTrainedModel, TrainerCallback
 
 from common.config import Config
 from common.errors import InputError, RunError
@@ -30,13 +30,17 @@ from data_gen.engines import Completion, Engine, make_engine
 from data_gen.steps import build_paths
 from policy.arguments import box_settings, monitor_limits, policy_settings, trainer_arguments
 from policy.attack_report import check_attacks
+from policy.models import load_scorer, refuse_sharded, save_policy, saved_hash, start_models
 from policy.rollouts import Sampler, Score
 from policy.trainer import ProcessPPOTrainer, last_complete_checkpoint, print_note
 from prm.score import PRMScorer
 
 
-def process_reward(config: Config, run: Run) -> tuple[PRMScorer | None, float]:
+def process_reward(config: Config, run: Run, shared: PreTrainedModel | None = None) -> tuple[PRMScorer | None, float]:
     """The frozen PRM and the process weight it earned: held-out first-error F1 against ``prm.min_first_error_f1``.
+
+    Args:
+        shared: base model whose tensors the PRM lies over, see ``policy.models.load_scorer``.
 
     Returns:
         ``(None, 0.0)`` for a run on the outcome alone or on the signals reward, which loads no PRM.
@@ -58,8 +62,7 @@ def process_reward(config: Config, run: Run) -> tuple[PRMScorer | None, float]:
         if weight == 0:
             return None, 0.0
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    scorer = PRMScorer.load(str(stage.file("prm")), device=device, max_batch_tokens=prm.max_batch_tokens)
-    return scorer, weight
+    return load_scorer(config, run, device, shared), weight
 
 
 def training_problems(config: Config, run: Run) -> list[Problem]:
@@ -175,6 +178,7 @@ def build_trainer(
     process_weight: float,
     folder: Path,
     is_first_round: bool = True,
+    shared: PreTrainedModel | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     announce: Callable[[int, str], None] = print_note,
 ) -> tuple[ProcessPPOTrainer, Any]:
@@ -186,16 +190,15 @@ def build_trainer(
         score: PRM probabilities of the steps of paths, None for a run on the outcome alone.
         process_weight: w_p, which the PRM's quality may have lowered.
         folder: where checkpoints go.
-        is_first_round: True = ``start`` is the base model, so KL to base and to the reference are one.
+        is_first_round, shared: see ``policy.models.start_models``.
     """
     tokenizer = load_tokenizer(start)
-    model = load_policy(start, config.base.dtype)
+    models = start_models(config, start, is_first_round, shared)
+    model = models.policy
     encode = functools.partial(PromptTemplate.from_config(config.base).ids, tokenizer=tokenizer)
     engine = make_engine("transformers", model=model, tokenizer=tokenizer, max_rows=config.data.max_batch_rows)
     sampler = StoppingSampler(engine, config.base.stop)
     grade = functools.partial(build_paths, tokenizer=tokenizer, stop=config.base.stop)
-    base = None if is_first_round else load_policy(config.base.model, config.base.dtype)
-    is_base_reference = config.ppo.reference == "base"
     trainer = ProcessPPOTrainer(
         model,
         args=trainer_arguments(config, folder, int(os.environ.get("WORLD_SIZE", "1"))),
@@ -207,8 +210,8 @@ def build_trainer(
         score=score,
         settings=dataclasses.replace(policy_settings(config), process_weight=process_weight),
         limits=monitor_limits(config),
-        reference=base if is_base_reference else None,
-        base_model=None if is_base_reference else base,
+        reference=models.reference,
+        base_model=models.base,
         evaluate_policy=validation(config, checked, sampler, encode, grade),
         callbacks=list(callbacks),
         announce=announce,
@@ -220,10 +223,11 @@ def build_trainer(
 def train_stage(config: Config, run: Run) -> None:
     """Train the policy with process and outcome rewards and write ``4_ppo/policy``."""
     stage = run.stage("ppo")
-    scorer, process_weight = process_reward(config, run)
+    shared = None if stage.is_done or not config.lora.rank else load_policy(config.base.model, config.base.dtype)
+    scorer, process_weight = process_reward(config, run, shared)
     hash_before = scorer.weights_hash() if scorer else None
     if hash_before and not stage.is_done:
-        check_attacks(config, run, hash_before)
+        check_attacks(config, run, hash_before if shared is None else saved_hash(run))
     problems = training_problems(config, run)
     timer = stage.begin(config)
     if stage.is_done:
@@ -241,9 +245,12 @@ def train_stage(config: Config, run: Run) -> None:
         process_weight=process_weight,
         folder=stage.file("checkpoints"),
         is_first_round=run.round == 0,
+        shared=shared,
         callbacks=[log],
         announce=log.announce,
     )
+    if config.lora.rank:
+        refuse_sharded(trainer)
     StageBar.attach(trainer, "ppo", SHOWN, EVALUATED)
     checkpoint = last_complete_checkpoint(stage.file("checkpoints"))
     if checkpoint:
@@ -258,7 +265,7 @@ def train_stage(config: Config, run: Run) -> None:
     trainer.refuse_bad_weights()
     refuse_untrained(trainer, start_hash)
     if trainer.is_world_process_zero():
-        finish(trainer, tokenizer, stage, timer, scorer, hash_before, process_weight)
+        finish(config, trainer, tokenizer, stage, timer, scorer, hash_before, process_weight)
 
 
 def refuse_untrained(trainer: ProcessPPOTrainer, start_hash: str) -> None:
@@ -276,6 +283,7 @@ def refuse_untrained(trainer: ProcessPPOTrainer, start_hash: str) -> None:
 
 
 def finish(
+    config: Config,
     trainer: ProcessPPOTrainer,
     tokenizer: Any,
     stage: StageFolder,
@@ -293,7 +301,7 @@ def finish(
     if hash_before != hash_after:
         raise RuntimeError("the PRM's weights changed during ppo; it must stay frozen")
     policy = stage.file("policy")
-    trainer.save_model(str(policy))
+    save_policy(trainer, policy, config)
     tokenizer.save_pretrained(policy)
     rows = stage.metrics()
     best = trainer.state.best_model_checkpoint

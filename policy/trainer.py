@@ -10,7 +10,8 @@ log-probs. What differs from it, and why:
 3. The paths of each update are sorted by length, and log-probs are computed with padding on the right only, trimmed: no
    attention mask is needed under a causal model, and positions are right for every kind of position embedding.
 4. ``_compute_loss`` is replaced as a whole by ``policy.objective.policy_loss`` with exact token counts of the update.
-5. The reference is the model as given (or ``reference``), never the checkpoint that a run resumes from.
+5. The reference is the model as given (or ``reference``), never the checkpoint that a run resumes from. Of a policy
+   with a fresh adapter it is the policy with the adapter off (``ADAPTER_OFF``): TRL would keep a copy of the adapter.
 6. An update with a non-finite loss or gradient is skipped on all ranks and counted.
 7. With baseline ``gae`` a critic values the states of the batch and learns beside the policy (``policy.actor_critic``).
 8. Nothing depends on the global random state: plan, shuffle and sampling have seeds of their own, so a resumed run is
@@ -19,20 +20,20 @@ log-probs. What differs from it, and why:
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from accelerate.utils import is_peft_model
 from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedModel
 from trl import GRPOConfig
 from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
+from common.adapters import ADAPTER_OFF, Frozen, copy_sharing_frozen, is_adapted
 from common.records import Problem
 from policy.actor_critic import ActorCritic
 from policy.advantages import MovingAverage, compute_advantages
@@ -80,8 +81,9 @@ class ProcessPPOTrainer(ActorCritic):
             called before each batch.
         grade, score: see ``policy.rollouts``; ``score`` None is a run on the outcome alone, or on signals.
         settings, limits: the algorithm's fields and the monitors' limits.
-        reference: model of the KL term, None for a copy of ``model``; with PEFT TRL's own reference is used.
-        base_model: KL to it is logged too, None when it is the reference.
+        reference: model of the KL term, None for ``model`` as it starts: a copy, which shares the weights that get no
+            gradient, or with PEFT a copy of its adapter; ``ADAPTER_OFF`` with PEFT.
+        base_model: KL to it is logged too, None when it is the reference; ``ADAPTER_OFF`` with PEFT.
         evaluate_policy: called with the unwrapped policy in evaluation mode, on every rank, when TRL's
             ``eval_strategy`` asks; returns metrics that hold ``accuracy`` in [0, 1] (becomes ``eval_accuracy``).
         announce: is told (update, line) of every alarm, change of kl_coef, and stop.
@@ -101,8 +103,8 @@ class ProcessPPOTrainer(ActorCritic):
         score: Score | None = None,
         settings: PolicySettings | None = None,
         limits: Limits | None = None,
-        reference: PreTrainedModel | None = None,
-        base_model: PreTrainedModel | None = None,
+        reference: Frozen = None,
+        base_model: Frozen = None,
         evaluate_policy: Callable[[Any], dict[str, float]] | None = None,
         announce: Callable[[int, str], None] = print_note,
         box: BoxSettings | None = None,
@@ -138,10 +140,13 @@ class ProcessPPOTrainer(ActorCritic):
             settings.difficulty_bands,
             args.seed,
         )
-        own_reference = args.beta != 0 and not is_peft_model(model)
+        if ADAPTER_OFF in (reference, base_model) and not is_adapted(model):
+            raise ValueError(f"policy trainer: reference or base_model = {ADAPTER_OFF!r} needs a model with an adapter")
+        is_adapter_copy = is_adapted(model) and reference is None
+        own_reference = args.beta != 0 and not is_adapter_copy and reference != ADAPTER_OFF
         if own_reference and reference is None:
-            reference = copy.deepcopy(model)
-        beta, args.beta = args.beta, 0.0 if own_reference else args.beta
+            reference = copy_sharing_frozen(model)
+        beta, args.beta = args.beta, args.beta if is_adapter_copy else 0.0
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*rollout_func.*experimental")
             super().__init__(
@@ -169,8 +174,10 @@ class ProcessPPOTrainer(ActorCritic):
             gradient_checkpointing=args.gradient_checkpointing,
         )
 
-    def _frozen(self, model: PreTrainedModel) -> Any:
+    def _frozen(self, model: Any) -> Any:
         """Prepare a model that only gives log-probs, as TRL prepares its reference."""
+        if model == ADAPTER_OFF:
+            return model
         model.requires_grad_(False)
         disable_dropout_in_model(model)
         add_fused_lm_head(model, temperature=self.temperature)
@@ -249,8 +256,11 @@ class ProcessPPOTrainer(ActorCritic):
         ids = torch.cat([output["prompt_ids"], output["completion_ids"]], 1)
         mask = torch.cat([output["prompt_mask"], output["completion_mask"]], 1)
         width, size = output["completion_ids"].size(1), self.args.per_device_train_batch_size
+        is_off, policy = self.base_model == ADAPTER_OFF, self.accelerator.unwrap_model(self.model)
+        base = self.model if is_off else self.base_model
         with torch.no_grad():
-            base_BT, _, _ = self._get_per_token_logps_and_entropies(self.base_model, ids, mask, width, size)
+            with policy.disable_adapter() if is_off else contextlib.nullcontext():
+                base_BT, _, _ = self._get_per_token_logps_and_entropies(base, ids, mask, width, size)
             now_BT = output.get("old_per_token_logps")
             if now_BT is None:
                 now_BT, _, _ = self._get_per_token_logps_and_entropies(self.model, ids, mask, width, size)

@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
+from common.adapters import NAME, is_adapted
 from common.checksums import write_manifest
 from common.errors import RunError
 from common.metrics import auc
@@ -317,8 +318,13 @@ class TrainerUpkeep(GRPOTrainer):
         self.blackbox.counts.update(state.get("nonfinite", {}))
 
     def _hash_of_reference(self) -> str | None:
-        if self._reference_hash is None and self.ref_model is not None and not self.is_deepspeed_enabled:
-            self._reference_hash = weights_hash(self.accelerator.unwrap_model(self.ref_model))
+        """Hash of the reference's weights; of a policy with an adapter: of all that is not being trained."""
+        if self._reference_hash is None and self.beta != 0 and not self.is_deepspeed_enabled:
+            policy = self.accelerator.unwrap_model(self.model)
+            if self.ref_model is not None:
+                self._reference_hash = weights_hash(self.accelerator.unwrap_model(self.ref_model))
+            elif is_adapted(policy):
+                self._reference_hash = weights_hash(policy, without=f".{NAME}.")
         return self._reference_hash
 
     def _log_rollout(self, rollout: Rollout, advantages: Advantages, batch: AdvantageInputs) -> None:

@@ -19,8 +19,9 @@ from common.models import load_tokenizer, locate
 from common.prompts import PromptTemplate
 from common.records import LabelledPath, Problem
 from common.runs import Run, StageFolder, read_records, write_atomic
+from prm.adapted import save_fitted, start_prm
 from prm.inputs import InputCounts, PRMInput, labelled_inputs
-from prm.model import build_prm, load_prm, policy_lm_head, save_prm
+from prm.model import load_prm, policy_lm_head
 from prm.score import PRMQuality, measure_quality, score_paths
 from prm.train import FitReport, FitSettings, fit_prm, split_by_problem
 
@@ -76,10 +77,9 @@ def fit_stage(config: Config, run: Run) -> None:
     train, held_out = split_by_problem(inputs, config.prm.holdout, seed=config.seed)
     print(f"prm: {len(train)} paths train, {len(held_out)} held out; {counts}")
     before = run.at(run.round - 1).require("prm").file("prm") if run.round else None
-    model = load_prm(before)[0] if before else build_prm(start, surprise=config.prm.surprise, seed=config.seed)
     pad_id = tokenizer.pad_token_id
     fitted, report = fit_prm(
-        model,
+        start_prm(config, run, start),
         train,
         held_out,
         fit_settings(config),
@@ -92,11 +92,11 @@ def fit_stage(config: Config, run: Run) -> None:
     previous = quality_of(before, held_out, config, pad_id) if before else None
     if before is None or previous is None or is_taken(quality, previous, config.rounds.f1_tolerance):
         accepted, chosen = True, quality
-        save_prm(fitted, stage.file("prm"), report.calibration)
+        save_fitted(fitted, stage.file("prm"), report.calibration, config)
     else:
         accepted, chosen = False, previous
         shutil.copytree(before, stage.file("prm"), dirs_exist_ok=True)
-        save_prm(fitted, stage.file("rejected"), report.calibration)
+        save_fitted(fitted, stage.file("rejected"), report.calibration, config)
         print(f"prm: refit rejected, held-out F1 {quality.first_error.f1:.3f} < {previous.first_error.f1:.3f}")
     tokenizer.save_pretrained(stage.file("prm"))
     write_report(stage, report, counts, previous, accepted)
@@ -145,4 +145,4 @@ def write_report(
 
 
 if __name__ == "__main__":
-    raise SystemExit(stage_main("prm", fit_stage.__doc__ or "", ("base", "data", "prm", "rounds"), fit_stage))
+    raise SystemExit(stage_main("prm", fit_stage.__doc__ or "", ("base", "lora", "data", "prm", "rounds"), fit_stage))

@@ -11,13 +11,16 @@ import dataclasses
 import json
 import os
 import pathlib
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
+from peft import get_peft_model
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClassification, PreTrainedModel
 
+from common.adapters import is_adapted, lora_config
+from common.config import LoraSection
 from common.errors import InputError
 from common.models import locate, weights_hash
 from prm.network import StepPRM, StepPRMConfig, start_gates
@@ -78,6 +81,13 @@ def build_prm(
     else:
         config.id2label, config.label2id, config.classifier_dropout = {0: RIGHT}, {RIGHT: 0}, dropout
         model = AutoModelForTokenClassification.from_pretrained(source, config=config, dtype=dtype)
+    start_heads(model, seed, head_std)
+    set_trainable(model, "all")
+    return model.eval()
+
+
+def start_heads(model: PreTrainedModel, seed: int, head_std: float) -> None:
+    """Set fresh heads: biases 0, weights normal with deviation ``head_std``, then ``start_gates`` of a ``StepPRM``."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in head_parameters(model).items():
@@ -85,10 +95,8 @@ def build_prm(
             weight.copy_(
                 torch.zeros(weight.shape) if is_bias else torch.randn(weight.shape, generator=generator) * head_std
             )
-    if surprise:
+    if isinstance(model, StepPRM):
         start_gates(model)
-    set_trainable(model, "all")
-    return model.eval()
 
 
 def policy_lm_head(policy: str | os.PathLike[str]) -> Float[Tensor, "vocabulary hidden"]:
@@ -108,8 +116,12 @@ def head_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:
 
 
 def set_trainable(model: PreTrainedModel, part: Literal["head", "all"]) -> None:
-    """Let gradients reach the head only, or all weights."""
+    """Let gradients reach the head only, or all weights; of a model with adapters: heads, or heads and adapters."""
     model.requires_grad_(False)
+    if is_adapted(model):
+        for name, weight in model.named_parameters():
+            weight.requires_grad_(".modules_to_save." in name or (part == "all" and "lora_" in name))
+        return
     model.base_model.requires_grad_(part == "all")
     for weight in head_parameters(model).values():
         weight.requires_grad_(True)
@@ -122,22 +134,16 @@ def freeze(model: nn.Module) -> None:
 
 
 def with_lora(model: PreTrainedModel, rank: int, *, alpha: float | None = None) -> nn.Module:
-    """Return the model with LoRA adapters on its linear layers and a fully trained head (needs ``peft``).
+    """Return the model with LoRA adapters on its linear layers and a fully trained head.
 
     ``merge_lora`` gives the plain model back, so that what is saved loads without ``peft``.
     """
-    from peft import LoraConfig, TaskType, get_peft_model
+    return get_peft_model(model, lora_config(LoraSection(rank=rank, alpha=alpha), "TOKEN_CLS", head_modules(model)))
 
-    heads = sorted({name.split(".")[0] for name in head_parameters(model)})
-    config = LoraConfig(
-        task_type=TaskType.TOKEN_CLS,
-        r=rank,
-        lora_alpha=alpha if alpha is not None else 2 * rank,
-        target_modules="all-linear",
-        exclude_modules=["lm_head"],
-        modules_to_save=heads,
-    )
-    return get_peft_model(model, config)
+
+def head_modules(model: PreTrainedModel) -> list[str]:
+    """Names of the modules outside the backbone that are trained."""
+    return sorted({name.split(".")[0] for name in head_parameters(model)})
 
 
 def merge_lora(model: nn.Module) -> PreTrainedModel:
@@ -163,15 +169,24 @@ def load_prm(
     Raises:
         InputError: the directory holds no ``prm.json``, or the model's labels are not exactly ``right``.
     """
-    folder = pathlib.Path(directory)
-    try:
-        facts = json.loads((folder / CALIBRATION_FILE).read_text())
-    except FileNotFoundError as error:
-        raise InputError(f"{folder}: no {CALIBRATION_FILE} in it; want a folder written by the prm stage") from error
-    model = AutoModelForTokenClassification.from_pretrained(folder, dtype=dtype)
+    facts = saved_facts(directory)
+    model = AutoModelForTokenClassification.from_pretrained(pathlib.Path(directory), dtype=dtype)
     check_labels(model)
     freeze(model)
     return model, Calibration(facts["temperature"], facts["threshold"])
+
+
+def saved_facts(directory: str | os.PathLike[str]) -> dict[str, Any]:
+    """What ``save_prm`` wrote beside the weights: ``temperature``, ``threshold``, ``weights_sha256``.
+
+    Raises:
+        InputError: the directory holds no ``prm.json``.
+    """
+    folder = pathlib.Path(directory)
+    try:
+        return json.loads((folder / CALIBRATION_FILE).read_text())
+    except FileNotFoundError as error:
+        raise InputError(f"{folder}: no {CALIBRATION_FILE} in it; want a folder written by the prm stage") from error
 
 
 def check_labels(model: PreTrainedModel) -> None:

@@ -92,12 +92,12 @@ def fit_prm(
     callbacks: Sequence[TrainerCallback] = (),
     show_progress: bool = False,
 ) -> tuple[PreTrainedModel, FitReport]:
-    """Fit in both stages and calibrate; return the fitted model (the same object unless LoRA) and the report.
+    """Fit in both stages and calibrate; return the fitted model (the same object unless ``lora_rank``) and the report.
 
     A fit that was killed goes on from its newest complete checkpoint in ``folder`` and ends with the same weights.
 
     Args:
-        model: from ``prm.model.build_prm``, or an earlier round's PRM.
+        model: from ``prm.model.build_prm``, an earlier round's PRM, or one with adapters from ``prm.adapted``.
         train, held_out: labelled inputs; they should not share problems (``split_by_problem``).
         folder: where the stages keep checkpoints; ``prm.model.save_prm`` writes the result elsewhere.
         lm_head_VH: ``prm.model.policy_lm_head``; a plain token classifier needs it when ``lm_weight`` > 0.
@@ -169,7 +169,8 @@ def _run_stage(
     )
     StageBar.attach(trainer, f"prm {part}", SHOWN, EVALUATED, is_quiet=not show_progress)
     trainer.train(resume_from_checkpoint=newest_checkpoint(folder))
-    model = merge_lora(trainer.accelerator.unwrap_model(trainer.model))
+    fitted = trainer.accelerator.unwrap_model(trainer.model)
+    model = fitted if trained is model else merge_lora(fitted)
     set_trainable(model, "all")
     if bad := first_nonfinite(model.named_parameters()):
         raise RunError(f"part {part!r} of the PRM fit ended with a non-finite weight {bad}; lower its learning rate")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from prm.__main__ import fit_stage
 
 PROJECT = Path(__file__).parent.parent
 MICRO = str(PROJECT / "configs" / "micro.yaml")
-SECTIONS = ("base", "data", "prm", "ppo", "eval", "rounds")
+SECTIONS = ("base", "lora", "data", "prm", "ppo", "eval", "rounds")
 STAGES = {"data": data_stage, "prm": fit_stage, "ppo": train_stage, "eval": eval_stage}
 
 
@@ -48,8 +49,6 @@ def finished(tmp_path_factory):
 
 def copied(finished: Path, tmp_path: Path, *stages: str) -> Path:
     """A run folder that holds copies of the named finished stages."""
-    import shutil
-
     root = tmp_path / "run"
     for stage in stages:
         source = Run(finished).stage(stage).path
@@ -218,6 +217,34 @@ def test_second_round_starts_from_the_first_policy_and_a_worse_prm_is_rejected(f
     assert any("kl/base" in row for row in rows)
     assert run_stage("eval", root, "prm.learning_rate=1.0", "prm.epochs=2", "ppo.batches=2", round_index=1) == 0
     assert rounds_table(root, 2).row_count == 2
+
+
+def test_adapters_run_the_loop_over_one_base_and_are_carried_to_the_next_round(finished, tmp_path, capsys):
+    """Round 0 and the training stages of round 1, on the data of the finished run."""
+    settings = ["lora.rank=4", "ppo.batches=1", "ppo.eval_every=1", "ppo.problems=4", "prm.batch_paths=64"]
+    root = copied(finished, tmp_path, "sample", "label")
+    assert run_stage("prm", root, *settings) == 0
+    assert run_stage("ppo", root, *settings) == 0
+    first = Run(root).require("ppo")
+    assert first.summary["prm_unchanged"] is True
+    policy = load_policy(str(first.file("policy")))  # plain and merged
+    assert set(policy.state_dict()) == set(load_policy("data_gen/base_model").state_dict())
+    assert weights_hash(policy) != weights_hash(load_policy("data_gen/base_model"))
+    assert run_stage("eval", root, *settings, "eval.resamples=100", "eval.temperatures=[0.0]") == 0
+    for stage in ("sample", "label"):
+        shutil.copytree(Run(finished).stage(stage).path, Run(root, 1).stage(stage).path)
+    assert run_stage("prm", root, *settings, "rounds.f1_tolerance=1.0", round_index=1) == 0
+    assert run_stage("ppo", root, *settings, "rounds.f1_tolerance=1.0", round_index=1) == 0
+    second = Run(root, 1).require("ppo")
+    kl_base = [row["kl/base"] for row in second.metrics() if "kl/base" in row]
+    assert len(kl_base) == 1
+    assert kl_base[0] != 0  # of paths sampled before the first update: with a fresh adapter it would be 0
+    files = [stage.file("policy") / "adapter" / "adapter_model.safetensors" for stage in (first, second)]
+    assert files[0].read_bytes() != files[1].read_bytes()
+    capsys.readouterr()
+    full = ["ppo.batches=1", "ppo.eval_every=1", "ppo.problems=4", "prm.batch_paths=64"]
+    assert run_stage("ppo", root, *full, "rounds.f1_tolerance=1.0", round_index=1) == 2
+    assert "lora.rank = 4, now it is 0" in capsys.readouterr().err
 
 
 def test_an_offline_wandb_run_holds_every_monitor_key(finished, tmp_path, monkeypatch):

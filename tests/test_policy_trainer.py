@@ -136,15 +136,15 @@ def test_moving_average_is_carried_across_two_batches_and_a_resume(tmp_path):
 # ---- resume ----
 
 
-def resumed_run(folder, **changes):
-    """Train one generation batch (4 updates), save, and let a new trainer train the second."""
+def resumed_run(folder, fresh_model=lambda: None, **changes):
+    """Train one generation batch (4 updates), save, and let a new trainer, with a fresh model, train the second."""
     first = toy_trainer(folder, arguments={"max_steps": 4, "save_strategy": "steps", "save_steps": 4}, **changes)
     first.train()
     torch.manual_seed(99)  # nothing may depend on the global state that a new process would have
     checkpoint = last_complete_checkpoint(folder)
     assert checkpoint is not None
     assert checkpoint.endswith("checkpoint-4")
-    second = toy_trainer(folder, **changes)
+    second = toy_trainer(folder, **(changes | {"model": fresh_model()}))
     second.train(resume_from_checkpoint=checkpoint)
     return second
 
