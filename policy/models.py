@@ -78,7 +78,7 @@ def saved_hash(run: Run) -> str:
 
 
 def refuse_sharded(trainer: Any) -> None:
-    """Adapters over a shared base need whole weights on every device.
+    """Models that share weights need them whole on every device.
 
     Raises:
         InputError: the trainer shards them.
@@ -86,8 +86,8 @@ def refuse_sharded(trainer: Any) -> None:
     plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
     if trainer.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3):
         raise InputError(
-            "lora.rank > 0 is not supported under FSDP or ZeRO-3: the PRM lies over the policy's weights and would see"
-            " their shards; use DDP, ZeRO-1 or ZeRO-2 (a frozen base needs no sharded gradients), or lora.rank=0"
+            "shared weights (lora.rank, ppo.frozen_layers) are not supported under FSDP or ZeRO-3: PRM and reference"
+            " lie over the policy's weights and would see their shards; use DDP, ZeRO-1 or ZeRO-2, or set both to 0"
         )
 
 

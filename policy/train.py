@@ -249,7 +249,7 @@ def train_stage(config: Config, run: Run) -> None:
         callbacks=[log],
         announce=log.announce,
     )
-    if config.lora.rank:
+    if config.lora.rank or config.ppo.frozen_layers:
         refuse_sharded(trainer)
     StageBar.attach(trainer, "ppo", SHOWN, EVALUATED)
     checkpoint = last_complete_checkpoint(stage.file("checkpoints"))
