@@ -287,7 +287,7 @@ def test_L51_L52_sampler_sees_an_adapters_new_weights_at_once():
 
 
 def test_L63_scores_are_no_softmax_over_one_entry(tmp_path):
-    logits = score_logits(toy_prm(tmp_path).model, toy_inputs(20))
+    logits = score_logits(toy_prm(tmp_path / "policy").model, toy_inputs(20))
     right = [p for path in to_probabilities(logits) for p in path]
     assert all(0 < p < 1 for p in right)
     assert len(set(right)) > 10

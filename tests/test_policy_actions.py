@@ -16,6 +16,7 @@ from policy.actions import RULES, Action, Rule, Shape, firing, tuned
 from policy.arguments import monitor_limits
 from policy.checkpoints import last_complete_checkpoint, last_good_checkpoint
 from policy.monitors import Limits, Monitors
+from policy.options import PolicySettings
 from policy.rewards import repeats, theorem_names
 
 SOUND = dataclasses.replace(
@@ -190,6 +191,7 @@ def test_collapse_is_seen_within_three_batches_and_rolled_back(tmp_path):
     """KL is high in the batches of updates 7-10; update 6 holds jolted weights, and update 4 the last good ones."""
     told = []
     run = {"arguments": SHORT, "score": None, "announce": lambda update, line: told.append(line)}
+    run["settings"] = PolicySettings(min_steps=0)  # the toy answers without steps
     trainer = toy_trainer(tmp_path, callbacks=[Jolt()], **run)
     trainer.train()
     assert trainer.stopped_by.startswith("kl_spike: KL to the reference")
