@@ -254,14 +254,15 @@ def loss_of(values, old, targets, clip=0.2, valued=None, num=None):
 
 
 def test_value_loss_by_hand():
-    """Inside the clip; beyond it towards the target (clipped: 0.2 away from 1, no gradient); beyond it away from it."""
-    found, gradient = loss_of([0.1, 0.5, -0.5], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
-    assert float(found.loss) == pytest.approx(0.5 / 3 * (0.9**2 + 0.8**2 + 1.5**2))
-    torch.testing.assert_close(gradient, tensor([-0.9, 0.0, -1.5]) / 3)
-    assert float(found.clipped_sum) == 1
-    free, gradient = loss_of([0.1, 0.5, -0.5], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0], clip=None)
-    assert float(free.loss) == pytest.approx(0.5 / 3 * (0.9**2 + 0.5**2 + 1.5**2))
-    torch.testing.assert_close(gradient, tensor([-0.9, -0.5, -1.5]) / 3)
+    """Inside the clip; twice beyond it towards the target (0.2 away from 1, no gradient); beyond it away from it."""
+    rows = [0.1, 0.5, 0.6, -0.5], [0.0] * 4, [1.0] * 4
+    found, gradient = loss_of(*rows)
+    assert float(found.loss) == pytest.approx(0.5 / 4 * (0.9**2 + 0.8**2 + 0.8**2 + 1.5**2))
+    torch.testing.assert_close(gradient, tensor([-0.9, 0.0, 0.0, -1.5]) / 4)
+    assert float(found.clipped_sum) == 2
+    free, gradient = loss_of(*rows, clip=None)
+    assert float(free.loss) == pytest.approx(0.5 / 4 * (0.9**2 + 0.5**2 + 0.4**2 + 1.5**2))
+    torch.testing.assert_close(gradient, tensor([-0.9, -0.5, -0.4, -1.5]) / 4)
     assert float(free.clipped_sum) == 0
 
 
