@@ -7,6 +7,7 @@ CONFIG ?= configs/tiny.yaml
 RUN    ?= runs/$(basename $(notdir $(CONFIG)))
 ROUND  ?= 0
 N      ?= 3
+SEEDS  ?= 3
 ARGS   ?=
 LAUNCH ?=
 
@@ -18,12 +19,12 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data prm attack ppo eval rounds report base env-demo test lint format mutants bench clean
+.PHONY: help setup data prm attack ppo eval rounds report base env-demo repro kill test lint format mutants bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 	@echo
-	@echo '  CONFIG=configs/tiny.yaml  RUN=runs/tiny  ROUND=0  N=3  ARGS="ppo.kl_coef=0.02"  LAUNCH="accelerate launch …"'
+	@echo '  CONFIG=configs/tiny.yaml  RUN=runs/tiny  ROUND=0  N=3  SEEDS=3  ARGS="ppo.kl_coef=0.02"  LAUNCH="accelerate launch …"'
 	@echo '  settings of a stage: $(PY) -m data_gen|prm|policy|eval --help'
 
 setup: $(VENV)/.installed  ## make .venv and install what the stages need
@@ -71,6 +72,12 @@ $(VENV)/.installed-env: $(VENV)/.installed
 
 env-demo: $(VENV)/.installed-env  ## train MaskablePPO on Math-v0 for 4 minutes; solved of unseen before and after
 	$(PY) -m math_env.train --minutes 4 --threads 2 $(ARGS)
+
+repro: $(VENV)/.installed  ## the whole loop on SEEDS seeds and the first again: spread of every figure, pass or fail
+	$(PY) -m bench.repro --config $(CONFIG) --seeds $(SEEDS) $(ARGS)
+
+kill: $(VENV)/.installed  ## N SIGKILLs inside the stages of configs/micro.yaml: does every resumed run end the same?
+	OMP_NUM_THREADS=1 $(PY) -m bench.kill --config configs/micro.yaml --kills $(N) $(ARGS)
 
 test: $(VENV)/.installed-dev  ## run the tests
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(PY) -m pytest -n 2 $(ARGS)

@@ -1,24 +1,22 @@
-"""Checksums of a checkpoint: a manifest written last beside its files, compared before the checkpoint is used."""
+"""Checksums of what a resumed run goes on from: a manifest written last beside the files of a checkpoint, and a last
+line of its own in a file of rows; compared before either is used.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
-from common.runs import write_atomic
+from common.files import file_sha256, first_damaged, write_atomic
 
 MANIFEST = "sha256.json"
 """File of a folder that holds {relative path: SHA-256} of all its other files."""
 NO_MANIFEST = f"no {MANIFEST}"
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+Record = TypeVar("Record")
 
 
 def write_manifest(folder: str | os.PathLike[str]) -> None:
@@ -40,47 +38,37 @@ def damage(folder: str | os.PathLike[str]) -> str | None:
         return NO_MANIFEST
     except (OSError, ValueError) as error:
         return f"{MANIFEST} cannot be read ({type(error).__name__})"
-    for name, wanted in sums.items():
-        try:
-            found = file_sha256(root / name)
-        except OSError as error:
-            return f"{name} cannot be read ({type(error).__name__})"
-        if found != wanted:
-            return f"{name} is not as it was written (SHA-256 {found[:12]}, wanted {wanted[:12]})"
-    return None
+    return first_damaged(root, sums)
 
 
-def newest_intact(
-    folder: str | os.PathLike[str], whole: Sequence[str], say: Callable[[str], None] = print
-) -> str | None:
-    """Return the newest ``checkpoint-<n>`` of a folder that can be used, None without any.
+def write_checked_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write JSON Lines by rename; the last line is ``{"rows": n, "sha256": …}`` over the bytes before it."""
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows]
+    body = "".join(lines)
+    last = {"rows": len(lines), "sha256": hashlib.sha256(body.encode()).hexdigest()}
+    write_atomic(path, body + json.dumps(last) + "\n")
 
-    A checkpoint needs the JSON files ``whole`` (the trainer writes one of them last) and the bytes of its manifest. One
-    without a manifest, left by a kill between the two or by an older version, is used only when none has a good one.
+
+def read_checked_rows(
+    path: Path, from_row: Callable[[Mapping[str, Any]], Record], say: Callable[[str], None] = print
+) -> list[Record] | None:
+    """Read what ``write_checked_rows`` wrote; None when there is no such file or it cannot be trusted.
 
     Args:
-        say: is told every checkpoint that is passed over, and why.
+        say: is told why a file is not trusted: cut, changed, or without its last line.
     """
-    without_manifest = None
-    found = sorted(Path(folder).glob("checkpoint-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]), reverse=True)
-    for path in found:
-        reason = damage(path)
-        if reason is None:
-            return str(path)
-        if reason == NO_MANIFEST and _is_whole(path, whole):
-            without_manifest = without_manifest or str(path)
-        else:
-            told = "not written to its end" if reason == NO_MANIFEST else reason
-            say(f"{path} is passed over: {told}")
-    if without_manifest:
-        say(f"{without_manifest} has no checksums and is taken as it is")
-    return without_manifest
-
-
-def _is_whole(path: Path, names: Sequence[str]) -> bool:
     try:
-        for name in names:
-            json.loads((path / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return True
+        written = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    body, newline, last = written.rstrip(b"\n").rpartition(b"\n")
+    body += newline
+    try:
+        wanted = json.loads(last)["sha256"]
+    except (ValueError, KeyError, TypeError):
+        say(f"{path} is not used: its last line, the checksum, is missing; what it held is made again")
+        return None
+    if hashlib.sha256(body).hexdigest() != wanted:
+        say(f"{path} is not used: it is not as it was written; what it held is made again")
+        return None
+    return [from_row(json.loads(line)) for line in body.split(b"\n")[:-1]]  # splitlines() would cut at U+2028

@@ -85,15 +85,29 @@ def stage_main(
     except RunError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 3
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
+    except Exception as error:
+        if not is_disk_full(error):
             raise
-        print(
-            f"{name}: disk full ({error.filename or error}); free space and run again: the stage continues",
-            file=sys.stderr,
-        )
+        reason = " ".join(str(error).split())[:200]
+        print(f"{name}: disk full ({reason}); free space and run again: the stage continues", file=sys.stderr)
         return 3
     return 0
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL_WORDS = ("No space left on device", "os error 27", "os error 28", "inline_container.cc", "file write failed")
+"""How safetensors and torch's writer, which raise no ``OSError``, say that a write failed."""
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """True when an exception, or one that it came from, says that the disk, a quota or a file's limit is full."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            return True
+        if any(words in str(error) for words in FULL_WORDS) and "Reader" not in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def rows_main(

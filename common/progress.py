@@ -8,6 +8,8 @@ from typing import Any
 from tqdm import tqdm
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback
 
+from common.runs import StageTimer
+
 
 class StageBar(TrainerCallback):
     """A bar over updates in place of the trainer's own printing.
@@ -63,3 +65,14 @@ class StageBar(TrainerCallback):
         if self.bar is not None:
             self.bar.close()
             self.bar = None
+
+
+class SaveSeconds(TrainerCallback):
+    """Notes the seconds of a stage with every checkpoint, so that a resumed stage adds to them."""
+
+    def __init__(self, timer: StageTimer) -> None:
+        self.timer = timer
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.is_world_process_zero:
+            self.timer.save()

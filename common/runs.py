@@ -6,8 +6,8 @@ runs/<name>/round-<k>/{1_sample,2_label,3_prm,4_ppo,5_eval}/  config.json code.d
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
-import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from common.errors import InputError
+from common.files import first_damaged, payload_sums, write_atomic
 
 if TYPE_CHECKING:  # the row functions serve grading too, which needs SymPy alone
     from common.config import Config
@@ -32,16 +33,10 @@ UNCHECKED = {"rounds.count", "base.threads", "data.max_batch_rows", "data.worker
 UNCHECKED |= {"ppo.blackboxes", "ppo.blackbox_kl", "ppo.blackbox_gb", "ppo.max_attack_wins"}
 """Keys that may change between two runs of a stage: they do not change what it computes."""
 
+SUMS = "sha256"
+"""Key of ``DONE``: {relative path: SHA-256} of what later stages read."""
+
 Record = TypeVar("Record")
-
-
-def write_atomic(path: Path, text: str) -> None:
-    """Write by rename, so that a reader or a killed process never sees half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    with temporary.open("rb") as handle:
-        os.fsync(handle.fileno())
-    temporary.replace(path)
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -83,6 +78,10 @@ def read_records(path: Path, from_row: Callable[[Mapping[str, Any]], Record]) ->
     return records
 
 
+_intact: set[tuple[Path, int]] = set()
+"""Finished stages whose payload this process has compared with its checksums, and when they were finished."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Run:
     """One run folder at one round."""
@@ -112,12 +111,20 @@ class Run:
         """Return a finished earlier stage.
 
         Raises:
-            InputError: it is not finished; the message holds the command that makes it.
+            InputError: it is not finished, or what it wrote was damaged since; the message holds the command that
+                makes it.
         """
         stage = self.stage(name)
+        more = f" ROUND={self.round}" if self.round else ""
         if not stage.is_done:
-            more = f" ROUND={self.round}" if self.round else ""
             raise InputError(f"{stage.path}: not finished; run: make {STAGE_COMMAND[name]} RUN={self.root}{more}")
+        finished = (stage.path, stage.file("DONE").stat().st_mtime_ns)
+        if finished not in _intact:  # a stage asks several times; large weights are read once
+            if reason := stage.damage():
+                raise InputError(
+                    f"{stage.path}: {reason}; to make it again, run: make {STAGE_COMMAND[name]} RUN={self.root}{more}"
+                )
+            _intact.add(finished)
         return stage
 
 
@@ -140,8 +147,27 @@ class StageFolder:
         """What the stage wrote when it finished, seconds included."""
         return json.loads(self.file("DONE").read_text(encoding="utf-8"))
 
+    def damage(self) -> str | None:
+        """What is wrong with a finished stage: its first payload file that is gone or not as written; None when
+        nothing is, or when it was finished without checksums.
+        """
+        try:
+            sums = self.summary.get(SUMS, {})
+        except ValueError as error:
+            return f"DONE cannot be read ({type(error).__name__})"
+        return first_damaged(self.path, sums)
+
+    def say(self, line: str) -> None:
+        """Print what a resumed stage goes on from, or what it does not trust; also kept in ``continued.log``."""
+        print(f"{STAGE_COMMAND[self.name]}: {line}", flush=True)
+        if self.path.is_dir():
+            with self.file("continued.log").open("a", encoding="utf-8") as handle:
+                handle.write(f"{datetime.datetime.now().isoformat(timespec='seconds')} {self.name}: {line}\n")
+
     def begin(self, config: Config) -> StageTimer:
         """Create or reopen the folder; a run whose configuration changed is refused by key.
+
+        A finished stage whose payload was damaged is unfinished again, and says so.
 
         Raises:
             InputError: the folder was made with another value of a key that matters to this stage.
@@ -150,7 +176,7 @@ class StageFolder:
         wanted = stage_config(config, self.name)
         saved_path = self.file("config.json")
         if saved_path.is_file():
-            saved = json.loads(saved_path.read_text(encoding="utf-8"))
+            saved = _read_object(saved_path)
             for key in sorted(saved.keys() | wanted.keys()):
                 if key not in UNCHECKED and saved.get(key) != wanted.get(key):
                     raise InputError(
@@ -158,8 +184,11 @@ class StageFolder:
                         f" {wanted.get(key)!r}; use another RUN, or delete {self.path}"
                     )
         else:
-            write_atomic(saved_path, json.dumps(wanted, indent=1, ensure_ascii=False))
             write_atomic(self.file("code.diff"), code_state())
+            write_atomic(saved_path, json.dumps(wanted, indent=1, ensure_ascii=False))
+        if self.is_done and (reason := self.damage()):
+            self.say(f"{self.path} was finished, but {reason}: it is made again")
+            self.file("DONE").unlink(missing_ok=True)  # another rank may have been first
         return StageTimer.start(self)
 
     def log(self, row: Mapping[str, Any]) -> None:
@@ -168,20 +197,23 @@ class StageFolder:
             handle.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The logged rows; a last row cut by a kill is left out."""
+        """The logged rows; a last row cut by a kill is left out, any other unreadable one too, and said."""
         path = self.file("metrics.jsonl")
-        rows = []
-        for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        rows, unreadable = [], []
+        lines = path.read_text(encoding="utf-8", errors="replace").rstrip("\n").split("\n") if path.is_file() else []
+        for number, line in enumerate(lines, 1):
             try:
-                rows.append(json.loads(line))
+                rows += [json.loads(line)] if line else []
             except json.JSONDecodeError:
-                continue
+                unreadable.append(number)
+        if unreadable and unreadable != [len(lines)]:
+            print(f"{path}: row(s) {', '.join(map(str, unreadable))} cannot be read and are left out")
         return rows
 
 
 @dataclasses.dataclass
 class StageTimer:
-    """Seconds a stage took, summed over interrupted runs."""
+    """Seconds a stage took, summed over interrupted runs; of work that a kill undid only what ``save`` had noted."""
 
     stage: StageFolder
     before: float
@@ -190,7 +222,7 @@ class StageTimer:
     @classmethod
     def start(cls, stage: StageFolder) -> Self:
         path = stage.file("elapsed.json")
-        before = float(json.loads(path.read_text())["seconds"]) if path.is_file() else 0.0
+        before = float(_read_object(path)["seconds"]) if path.is_file() else 0.0
         return cls(stage, before, time.perf_counter())
 
     @property
@@ -198,13 +230,29 @@ class StageTimer:
         return self.before + time.perf_counter() - self.started
 
     def save(self) -> None:
+        """Note the seconds so far; called wherever the stage saves what a resumed run goes on from."""
         write_atomic(self.stage.file("elapsed.json"), json.dumps({"seconds": self.seconds}))
 
-    def finish(self, **summary: Any) -> None:
-        """Write ``DONE`` last, by rename, with the stage's summary and its seconds."""
+    def finish(self, *payload: str, **summary: Any) -> None:
+        """Write ``DONE`` last, by rename, with the stage's summary, its seconds and the checksums of its payload.
+
+        Args:
+            payload: files and folders that later stages read.
+        """
         self.save()
-        row = {"seconds": round(self.seconds, 2), **summary}
+        row = {"seconds": round(self.seconds, 2), **summary, SUMS: payload_sums(self.stage.path, payload)}
         write_atomic(self.stage.file("DONE"), json.dumps(row, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """A JSON object that this module wrote; raises InputError naming the file when it was damaged since."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: damaged ({type(error).__name__}); delete it and run again") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: damaged (a {type(value).__name__}); delete it and run again")
+    return value
 
 
 def stage_config(config: Config, stage: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,6 +19,7 @@ from common.models import load_policy, load_tokenizer, locate
 from common.prompts import PromptTemplate
 from common.records import LabelledPath, Path, Problem, Verdict
 from common.runs import Run, read_records, write_atomic, write_rows
+from data_gen.completion_store import StoredCompletions
 from data_gen.completions import CompletionSampler, label_by_completions
 from data_gen.engines import Engine, make_engine
 from data_gen.labels import LabelSettings, can_be_labelled, label_paths, label_quality, refusal
@@ -83,6 +84,8 @@ def sample_stage(config: Config, run: Run) -> None:
             ),
             SampleSettings(data.temperature, data.max_new_tokens, stop=config.base.stop),
             workers=w,
+            say=stage.say,
+            on_chunk=timer.save,
         )
     if not pool.problems:
         raise InputError(
@@ -101,7 +104,7 @@ def sample_stage(config: Config, run: Run) -> None:
         "paths": len(pool.paths),
     }
     write_atomic(stage.file("metrics.json"), json.dumps(summary, indent=1))
-    timer.finish(**summary)
+    timer.finish("paths.jsonl", *(f"problems_{split}.jsonl" for split in ("train", "validation", "test")), **summary)
     print(
         f"data: kept {len(pool.problems)} of {len(pool.measured)} problems (mean pass rate"
         f" {summary['pool_pass_rate']:.3f}), {len(pool.paths)} paths, {timer.seconds:.0f} s"
@@ -119,7 +122,7 @@ def label_stage(config: Config, run: Run) -> None:
     data = config.data
     paths = read_records(sampled.file("paths.jsonl"), Path.from_row)
     problems = read_records(sampled.file("problems_train.jsonl"), Problem.from_row)
-    labelled, row = labels_of(config, run, paths, problems)
+    labelled, row = labels_of(config, run, paths, problems, timer.save)
     if not labelled:
         raise InputError(f"{stage.path}: no path could be labelled; {row}")
     write_rows(stage.file("paths.jsonl"), (one.to_row() for one in labelled))
@@ -127,7 +130,7 @@ def label_stage(config: Config, run: Run) -> None:
     quality = quality_row(labelled, problems, coverage) if data.source == "synthetic" else None
     row = {"settings": labelled[0].source, **row, "coverage": coverage, "quality": quality}
     write_atomic(stage.file("metrics.json"), json.dumps(row, indent=1, allow_nan=False))
-    timer.finish(labelled=len(labelled), coverage=coverage)
+    timer.finish("paths.jsonl", "metrics.json", labelled=len(labelled), coverage=coverage)
     print(f"data: labelled {len(labelled)} of {len(paths)} paths, coverage {coverage:.3f}")
     if quality:
         print(
@@ -138,7 +141,11 @@ def label_stage(config: Config, run: Run) -> None:
 
 
 def labels_of(
-    config: Config, run: Run, paths: Sequence[Path], problems: Sequence[Problem]
+    config: Config,
+    run: Run,
+    paths: Sequence[Path],
+    problems: Sequence[Problem],
+    on_chunk: Callable[[], None] = lambda: None,
 ) -> tuple[list[LabelledPath], dict[str, Any]]:
     """Label paths by the sources of the configuration.
 
@@ -159,7 +166,7 @@ def labels_of(
             raise InputError(f"data.max_unsupported: {reason}")
         row["summary"] = summary.to_row()
     if len(by_text) < len(data.label_sources):
-        by_completions, row["monte_carlo"] = monte_carlo_labels(config, run, paths, problems)
+        by_completions, row["monte_carlo"] = monte_carlo_labels(config, run, paths, problems, on_chunk)
         if by_text:
             labelled, row["consensus"] = consensus(labelled, by_completions)
         else:
@@ -185,7 +192,7 @@ def text_settings(config: Config, sources: tuple[str, ...]) -> LabelSettings:
 
 
 def monte_carlo_labels(
-    config: Config, run: Run, paths: Sequence[Path], problems: Sequence[Problem]
+    config: Config, run: Run, paths: Sequence[Path], problems: Sequence[Problem], on_chunk: Callable[[], None]
 ) -> tuple[list[LabelledPath], dict[str, Any]]:
     """Labels by completions of the policy that sampled the paths, and what they cost."""
     data = config.data
@@ -203,7 +210,9 @@ def monte_carlo_labels(
     settings = MonteCarloSettings(
         data.mc_completions, data.mc_form, data.mc_search, data.mc_threshold, data.after_error
     )
-    labelled, left_out, cost = label_by_completions(sampler, paths, settings)
+    stage = run.stage("label")
+    memory = StoredCompletions(sampler, stage.file("completions"), stage.say, on_chunk)
+    labelled, left_out, cost = label_by_completions(memory, paths, settings)
     print(f"data: {cost.completions} completions from {cost.prefixes} prefixes, {cost.seconds:.0f} s")
     return labelled, {"settings": settings.name, "left_out": left_out, "cost": cost.to_row()}
 

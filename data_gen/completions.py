@@ -12,7 +12,7 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from common.records import FinishReason, LabelledPath, Path, Problem, Verdict
 from data_gen.engines import Engine
@@ -37,6 +37,12 @@ class CompletionCost:
 
     def to_row(self) -> dict[str, float]:
         return dataclasses.asdict(self)
+
+
+class Outcomes(Protocol):
+    """What ``label_by_completions`` asks: ``CompletionSampler``, or one with a memory."""
+
+    def outcomes(self, keys: Sequence[PrefixKey], n: int, cost: CompletionCost) -> dict[PrefixKey, list[bool]]: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +98,7 @@ class CompletionSampler:
 
 
 def label_by_completions(
-    sampler: CompletionSampler, paths: Sequence[Path], settings: MonteCarloSettings
+    sampler: Outcomes, paths: Sequence[Path], settings: MonteCarloSettings
 ) -> tuple[list[LabelledPath], dict[str, int], CompletionCost]:
     """Label paths by completions from their prefixes; CORRECT paths need none for hard labels.
 

@@ -17,8 +17,9 @@ from typing import Any
 
 from tqdm import tqdm
 
+from common.checksums import read_checked_rows
+from common.errors import RunError
 from common.records import Path, Problem, content_id
-from common.runs import read_records
 from data_gen.engines import Engine
 from data_gen.measure import Accuracy, RenderPrompt, SampleSettings, pass_rate, sample_paths
 from data_gen.sampling_workers import SamplingWorkers, write_paths
@@ -84,8 +85,13 @@ def sample_chunked(
     title: str = "sample",
     sample: Callable[..., list[list[Path]]] = sample_paths,
     workers: SamplingWorkers | None = None,
+    say: Callable[[str], None] = print,
+    on_chunk: Callable[[], None] = lambda: None,
 ) -> Accuracy:
     """Sample `n` paths a problem into chunk files of `folder`; chunks that are there already are read.
+
+    A chunk that was cut or changed since it was written is sampled again. ``say`` is told so, and with which problem a
+    run that was cut goes on; ``on_chunk`` is called whenever a chunk is safe.
 
     A chunk's file name holds a hash of its problems, settings and seed, so that files of other settings are never read.
     With ``workers`` the missing chunks are sampled by processes side by side and ``engine`` is not used; the paths are
@@ -97,7 +103,12 @@ def sample_chunked(
         members = problems[start : start + chunk]
         name = content_id(*(p.id for p in members), n, seed, first_index, dataclasses.astuple(settings))
         chunks.append((folder / f"{first_index:03d}-{start:06d}-{name}.jsonl", members))
-    missing = [(file, members) for file, members in chunks if not file.is_file()]
+    kept = {file: read_checked_rows(file, Path.from_row, say) for file, _ in chunks}
+    missing = [(file, members) for file, members in chunks if kept[file] is None]
+    if 0 < len(missing) < len(chunks):
+        first = missing[0][1][0].id
+        done = len(problems) - sum(len(members) for _, members in missing)
+        say(f"{title}: {done} of {len(problems)} problems are there; continues with problem {first}")
     bar = tqdm(total=len(problems) * n, desc=title, unit=" paths", mininterval=1.0, dynamic_ncols=True)
     bar.update(bar.total - n * sum(len(members) for _, members in missing))
     bar.unpause()
@@ -105,14 +116,18 @@ def sample_chunked(
     if workers is not None:
         for count in workers.fill(missing, render_prompt, **draw):
             bar.update(count)
+            on_chunk()
     else:
         for file, members in missing:
             write_paths(file, sample(engine, members, tokenizer, render_prompt, **draw))
             bar.update(n * len(members))
+            on_chunk()
     bar.close()
     groups: list[tuple[Path, ...]] = []
     for file, members in chunks:
-        rows = read_records(file, Path.from_row)
+        rows = kept[file] or read_checked_rows(file, Path.from_row, say)
+        if rows is None:
+            raise RunError(f"{file}: gone or changed while the stage was running; run again: it is sampled again")
         groups += [tuple(rows[i * n : (i + 1) * n]) for i in range(len(members))]
     return Accuracy(tuple(problems), tuple(groups))
 
@@ -146,6 +161,8 @@ def make_pool(
     pool: PoolSettings,
     settings: SampleSettings,
     workers: SamplingWorkers | None = None,
+    say: Callable[[str], None] = print,
+    on_chunk: Callable[[], None] = lambda: None,
 ) -> Pool:
     """Measure every problem, keep the band, balance kinds, and sample the kept problems up to `paths` paths.
 
@@ -163,6 +180,8 @@ def make_pool(
         settings=settings,
         title="measure",
         workers=workers,
+        say=say,
+        on_chunk=on_chunk,
     )
     measured = [
         dataclasses.replace(problem, difficulty=pass_rate(group))
@@ -186,6 +205,8 @@ def make_pool(
             first_index=pool.measure_paths,
             title="sample",
             workers=workers,
+            say=say,
+            on_chunk=on_chunk,
         )
         for problem, group in zip(kept, more.paths, strict=True):
             by_id[problem.id].extend(group)

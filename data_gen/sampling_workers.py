@@ -12,16 +12,17 @@ from pathlib import Path as FilePath
 from types import TracebackType
 from typing import Any, Self
 
+from common.checksums import write_checked_rows
 from common.models import load_policy, load_tokenizer
+from common.processes import end_with_parent
 from common.records import Path, Problem
-from common.runs import write_rows
 from data_gen.engines import TransformersEngine
 from data_gen.measure import RenderPrompt, SampleSettings, sample_paths
 
 
 def write_paths(file: FilePath, groups: Sequence[Sequence[Path]]) -> None:
-    """Write a chunk's paths by rename, problem by problem."""
-    write_rows(file, (path.to_row() for group in groups for path in group))
+    """Write a chunk's paths by rename, problem by problem, with their checksum."""
+    write_checked_rows(file, (path.to_row() for group in groups for path in group))
 
 
 class SamplingWorkers:
@@ -77,7 +78,8 @@ _engine: TransformersEngine | None = None
 
 
 def _load(model: str, dtype: str, max_rows: int) -> None:
-    """Load the model once in a new process."""
+    """Load the model once in a new process, which ends when its parent is killed."""
+    end_with_parent()
     import torch
     import transformers
 

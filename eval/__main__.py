@@ -12,7 +12,7 @@ from typing import Any
 
 from common.cli import stage_main
 from common.config import Config
-from common.models import load_policy, load_tokenizer
+from common.models import load_policy, load_tokenizer, weights_hash
 from common.prompts import PromptTemplate
 from common.records import Path, Problem
 from common.runs import STAGE_FOLDERS, Run, StageTimer, read_records
@@ -20,7 +20,7 @@ from data_gen.engines import make_engine
 from data_gen.steps import build_paths
 from data_gen.synthetic import judge
 from eval.accuracy import compare
-from eval.base_paths import saved
+from eval.base_paths import FOLDER, saved
 from eval.collect import EvalSettings, Judge, ModelPools, Score, collect
 from eval.failures import Cases, examples, failure_groups
 from eval.prm_quality import PRMSettings, prm_figures, prm_report
@@ -65,7 +65,9 @@ def oracle(config: Config) -> Judge | None:
     return lambda problem, path: judge(problem.text, [step.text for step in path.steps])
 
 
-def pools_of(name: str, model: str, config: Config, run: Run, score: Score | None) -> ModelPools:
+def pools_of(
+    name: str, model: str, config: Config, run: Run, score: Score | None, timer: StageTimer | None = None
+) -> ModelPools:
     """Sample, score and judge what one model answers to the test and validation problems."""
     tokenizer = load_tokenizer(model)
     policy = load_policy(model, config.base.dtype)
@@ -91,12 +93,20 @@ def pools_of(name: str, model: str, config: Config, run: Run, score: Score | Non
         )
         return [paths[start : start + n] for start in range(0, len(paths), n)]
 
-    problems = run.require("sample")
+    problems, stage = run.require("sample"), run.stage("eval")
+    is_base = name == "base"
     return collect(
         name,
         read_records(problems.file("problems_test.jsonl"), Problem.from_row),
         read_records(problems.file("problems_validation.jsonl"), Problem.from_row),
-        saved(sample, config, run.root) if name == "base" else sample,
+        saved(
+            sample,
+            config,
+            run.root / FOLDER if is_base else stage.file("paths"),
+            model="" if is_base else weights_hash(policy),
+            say=lambda line: stage.say(f"{name}: {line}"),
+            on_saved=timer.save if timer else lambda: None,
+        ),
         eval_settings(config),
         score=score,
         judge=oracle(config),
@@ -111,11 +121,14 @@ def eval_stage(config: Config, run: Run) -> None:
     timer = stage.begin(config)
     if stage.is_done:
         print(f"eval: {stage.path} is finished")
+        page = run.root / "report.html"
+        if not page.is_file() or page.stat().st_mtime < stage.file("DONE").stat().st_mtime:  # a kill right after DONE
+            print(f"report: {build_report(run.root)}")
         return
     settings = eval_settings(config)
     score, threshold = step_scores(config, run, load_tokenizer(config.base.model))
-    base = pools_of("base", config.base.model, config, run, score)
-    policy = pools_of("policy", str(trained.file("policy")), config, run, score)
+    base = pools_of("base", config.base.model, config, run, score, timer)
+    policy = pools_of("policy", str(trained.file("policy")), config, run, score, timer)
     base_report, policy_report, difference = compare(base, policy, settings)
     reading = PRMSettings(
         threshold=threshold,
@@ -146,6 +159,8 @@ def eval_stage(config: Config, run: Run) -> None:
     )
     write_record(stage.file("cases.json"), cases)
     timer.finish(
+        "metrics.json",
+        "cases.json",
         base_greedy=base_report.pass1_greedy.value,
         policy_greedy=policy_report.pass1_greedy.value,
         base_sampled=base_report.pass1_sampled.value,

@@ -8,10 +8,12 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from common.checksums import NO_MANIFEST, damage, newest_intact
-from common.errors import RunError
+import common.checkpoints
+from common.checkpoints import STATE, newest_intact
+from common.checksums import NO_MANIFEST, damage
 
 POLICY_STATE = "policy_state.json"
+WHOLE = (STATE, POLICY_STATE)
 
 
 def policy_state(checkpoint: str | os.PathLike[str]) -> dict[str, Any]:
@@ -31,27 +33,12 @@ def last_complete_checkpoint(folder: str | os.PathLike[str], say: Callable[[str]
 
     ``trainer_state.json`` is the last file of TRL's; a process killed before it leaves an unusable folder.
     """
-    return newest_intact(folder, ("trainer_state.json", POLICY_STATE), say)
+    return newest_intact(folder, WHOLE, say)
 
 
 def use_intact_best(state: Any, folder: str | os.PathLike[str], say: Callable[[str], None]) -> None:
-    """Point ``state.best_model_checkpoint`` (a ``TrainerState``) at an undamaged checkpoint, the newest one if need be.
-
-    Raises:
-        RunError: the best checkpoint is damaged and there is no other.
-    """
-    best = state.best_model_checkpoint
-    reason = damage(best)
-    if reason in (None, NO_MANIFEST):
-        return
-    other = newest_intact(folder, ("trainer_state.json", POLICY_STATE), say)
-    if other is None:
-        raise RunError(f"the best checkpoint {best} is damaged ({reason}) and there is no other")
-    step = int(other.rsplit("-", 1)[1])
-    rows = [row for row in state.log_history if row.get("step") == step and "eval_accuracy" in row]
-    say(f"the best checkpoint {best} is damaged ({reason}); {other} is kept instead")
-    state.best_model_checkpoint, state.best_global_step = other, step
-    state.best_metric = rows[-1]["eval_accuracy"] if rows else None
+    """See ``common.checkpoints.use_intact_best``."""
+    common.checkpoints.use_intact_best(state, folder, WHOLE, "eval_accuracy", say)
 
 
 def last_good_checkpoint(folder: str | os.PathLike[str], before: int, best: str | None = None) -> str | None:
@@ -73,4 +60,4 @@ def last_good_checkpoint(folder: str | os.PathLike[str], before: int, best: str 
 
 
 def _is_complete(checkpoint: pathlib.Path) -> bool:
-    return all((checkpoint / name).is_file() for name in ("trainer_state.json", POLICY_STATE))
+    return all((checkpoint / name).is_file() for name in WHOLE)

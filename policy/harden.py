@@ -14,8 +14,9 @@ import torch
 
 from common.config import Config
 from common.errors import InputError
+from common.files import payload_sums
 from common.models import load_tokenizer, locate
-from common.runs import Run, StageFolder, write_atomic
+from common.runs import SUMS, Run, StageFolder, write_atomic
 from policy.attack_cases import Case, build_attacked, labelled_attacks, load_cases
 from policy.attack_report import REPORT, AttackReport, attack_prm, print_report
 from policy.attack_rewards import VIEWS, Wins
@@ -110,7 +111,9 @@ def take(run: Run) -> dict[str, Any]:
     Raises:
         InputError: there is no hardened PRM, or ppo of this round has begun with the other one.
     """
-    stage = run.require("prm")
+    stage = run.stage("prm")
+    if not stage.is_done:  # a ``take`` that was killed leaves another PRM than DONE has the checksums of
+        run.require("prm")
     if not stage.file(RECORD).is_file():
         raise InputError(f"{stage.file(RECORD)}: no hardened PRM; add --harden")
     if run.stage("ppo").file("config.json").is_file():
@@ -124,5 +127,6 @@ def take(run: Run) -> dict[str, Any]:
     write_atomic(stage.file(REPORT), json.dumps(record["after"], indent=1, allow_nan=False))
     summary = {**stage.summary, "first_error_f1": record["f1_after"], "brier": record["brier"]}
     summary |= {"threshold": record["threshold"], "hardened": True}
+    summary |= {SUMS: payload_sums(stage.path, ("prm", "metrics.json"))}
     write_atomic(stage.file("DONE"), json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False))
     return {"taken": True}

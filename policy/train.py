@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -16,23 +15,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
 from transformers import PreTrainedModel, TrainerCallback
 
+from common.checkpoints import update_of
 from common.config import Config
 from common.errors import InputError, RunError
 from common.models import load_policy, load_tokenizer, locate, weights_hash
-from common.progress import StageBar
+from common.progress import SaveSeconds, StageBar
 from common.prompts import PromptTemplate
 from common.records import Problem, Verdict
-from common.runs import Run, StageFolder, read_records, write_atomic
+from common.runs import Run, StageFolder, read_records
 from data_gen.engines import Completion, Engine, make_engine
 from data_gen.steps import build_paths
 from policy.arguments import box_settings, monitor_limits, policy_settings, trainer_arguments
 from policy.attack_report import check_attacks
+from policy.checkpoints import last_complete_checkpoint, policy_state
+from policy.metrics_log import MetricsLog
 from policy.models import load_scorer, refuse_sharded, save_policy, saved_hash, start_models
+from policy.options import updates_per_generation
 from policy.rollouts import Sampler, Score
-from policy.trainer import ProcessPPOTrainer, last_complete_checkpoint, print_note
+from policy.trainer import ProcessPPOTrainer, print_note
 from prm.score import PRMScorer
 
 
@@ -92,32 +94,6 @@ class StoppingSampler:
     def sample(self, prompts: Sequence[Sequence[int]], **settings: Any) -> list[list[Completion]]:
         """See ``data_gen.engines.Engine.sample``."""
         return self.engine.sample(prompts, stop=self.stop, **settings)
-
-
-class MetricsLog(TrainerCallback):
-    """Appends each logged row to the stage's ``metrics.jsonl``; a resumed run drops rows after its checkpoint."""
-
-    def __init__(self, stage: StageFolder) -> None:
-        self.stage = stage
-
-    def drop_after(self, step: int) -> None:
-        rows = [row for row in self.stage.metrics() if row["step"] <= step]
-        write_atomic(self.stage.file("metrics.jsonl"), "".join(json.dumps(row) + "\n" for row in rows))
-
-    def announce(self, update: int, line: str) -> None:
-        """Write an alarm, a change of kl_coef or a stop to the log and above the bar."""
-        tqdm.write(f"ppo: update {update}: {line}")
-        self.stage.log({"step": update, "alarms": line})
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        if logs and state.is_world_process_zero and "train_runtime" not in logs:
-            values = {name: value for name, value in logs.items() if isinstance(value, int | float | str)}
-            self.stage.log({"step": state.global_step, **_finite(values)})
-
-
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN: a non-finite number is logged as text, so that it stays visible."""
-    return {k: str(v) if isinstance(v, float) and v - v != 0 else v for k, v in values.items()}
 
 
 def validation(
@@ -232,6 +208,7 @@ def train_stage(config: Config, run: Run) -> None:
     timer = stage.begin(config)
     if stage.is_done:
         print(f"ppo: {stage.path} is finished")
+        remove_checkpoints(stage, stage.summary.get("best_step"))  # a kill right after DONE leaves them
         return
     set_up_tracker(config, stage)
     log = MetricsLog(stage)
@@ -252,11 +229,13 @@ def train_stage(config: Config, run: Run) -> None:
     if config.lora.rank or config.ppo.frozen_layers:
         refuse_sharded(trainer)
     StageBar.attach(trainer, "ppo", SHOWN, EVALUATED)
-    checkpoint = last_complete_checkpoint(stage.file("checkpoints"))
+    trainer.add_callback(SaveSeconds(timer))
+    checkpoint = last_complete_checkpoint(stage.file("checkpoints"), stage.say)
     if checkpoint:
-        step = int(checkpoint.rsplit("-", 1)[1])
-        log.drop_after(step)
-        print(f"ppo: continues after update {step}")
+        step = update_of(checkpoint)
+        log.drop_after(step, policy_state(checkpoint).get("announced"))
+        batch, updates = step // updates_per_generation(trainer.args), trainer.args.max_steps
+        stage.say(f"continues after update {step} of {updates}, batch {batch}")
     else:
         log.drop_after(-1)
         trainer.evaluate()
@@ -309,6 +288,7 @@ def finish(
     until_best = [row for row in rows if row["step"] <= best_step and "kl/reference" in row]
     last = until_best[-1] if until_best else {}
     timer.finish(
+        "policy",
         steps=trainer.state.global_step,
         best_step=best_step,
         stopped_by=trainer.stopped_by or "max_steps",
@@ -322,7 +302,12 @@ def finish(
         prm_hash=hash_after,
         prm_unchanged=None if scorer is None else True,
     )
-    for old in stage.file("checkpoints").glob("checkpoint-*"):
-        if str(old) != best:
-            shutil.rmtree(old)
+    remove_checkpoints(stage, best_step)
     print(f"ppo: best at update {best_step}, validation {trainer.state.best_metric:.3f}, {timer.seconds:.0f} s")
+
+
+def remove_checkpoints(stage: StageFolder, best_step: int | None) -> None:
+    """Remove the checkpoints of a finished stage, all but the best."""
+    for old in stage.file("checkpoints").glob("checkpoint-*"):
+        if update_of(old) != best_step:
+            shutil.rmtree(old, ignore_errors=True)  # another rank may have been first

@@ -217,7 +217,10 @@ class TrainerUpkeep(GRPOTrainer):
 
     _is_evaluating = False
 
+    _announced = 0  # lines so far; in every checkpoint, so that a resumed run knows which of the log were before it
+
     def _say(self, line: str) -> None:
+        self._announced += 1
         if self.accelerator.is_main_process:
             self.announce(self.state.global_step, line)
 
@@ -283,6 +286,7 @@ class TrainerUpkeep(GRPOTrainer):
                 "skipped_updates": self.skipped_updates,
                 "skipped_in_a_row": self.skipped_in_a_row,
                 "nonfinite": dict(self.blackbox.counts),
+                "announced": self._announced,
                 "reference_hash": self._hash_of_reference(),
             }
             (folder / POLICY_STATE).write_text(json.dumps(state))
@@ -316,6 +320,7 @@ class TrainerUpkeep(GRPOTrainer):
         self.known_theorems = set(state["known_theorems"])
         self.skipped_updates, self.skipped_in_a_row = state["skipped_updates"], state["skipped_in_a_row"]
         self.blackbox.counts.update(state.get("nonfinite", {}))
+        self._announced = state.get("announced", 0)
 
     def _hash_of_reference(self) -> str | None:
         """Hash of the reference's weights; of a policy with an adapter: of all that is not being trained."""

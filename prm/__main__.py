@@ -16,6 +16,7 @@ from common.cli import stage_main
 from common.config import Config
 from common.errors import InputError
 from common.models import load_tokenizer, locate
+from common.progress import SaveSeconds
 from common.prompts import PromptTemplate
 from common.records import LabelledPath, Problem
 from common.runs import Run, StageFolder, read_records, write_atomic
@@ -70,6 +71,7 @@ def fit_stage(config: Config, run: Run) -> None:
     timer = stage.begin(config)
     if stage.is_done:
         print(f"prm: {stage.path} is finished")
+        shutil.rmtree(stage.file("fit"), ignore_errors=True)  # a kill right after DONE leaves it
         return
     start = locate(run.start_model(config))
     tokenizer = load_tokenizer(start)
@@ -87,6 +89,8 @@ def fit_stage(config: Config, run: Run) -> None:
         lm_head_VH=None if config.prm.surprise else policy_lm_head(start),
         pad_id=pad_id,
         show_progress=True,
+        callbacks=[SaveSeconds(timer)],
+        say=stage.say,
     )
     quality = report.quality["calibrated"]
     previous = quality_of(before, held_out, config, pad_id) if before else None
@@ -100,8 +104,9 @@ def fit_stage(config: Config, run: Run) -> None:
         print(f"prm: refit rejected, held-out F1 {quality.first_error.f1:.3f} < {previous.first_error.f1:.3f}")
     tokenizer.save_pretrained(stage.file("prm"))
     write_report(stage, report, counts, previous, accepted)
-    shutil.rmtree(stage.file("fit"), ignore_errors=True)
     timer.finish(
+        "prm",
+        "metrics.json",
         first_error_f1=chosen.first_error.f1,
         brier=chosen.brier,
         threshold=chosen.threshold,
@@ -109,6 +114,7 @@ def fit_stage(config: Config, run: Run) -> None:
         train_paths=len(train),
         held_out_paths=len(held_out),
     )
+    shutil.rmtree(stage.file("fit"), ignore_errors=True)  # after DONE: half a folder of checkpoints misleads a resume
     print(
         f"prm: held-out first-error F1 {chosen.first_error.f1:.3f} (wrong {chosen.first_error.accuracy_wrong:.3f},"
         f" right {chosen.first_error.accuracy_right:.3f}), Brier {chosen.brier:.4f}, {timer.seconds:.0f} s"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,8 +21,9 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import EarlyStoppingCallback, PreTrainedModel, TrainerCallback
 
-from common.checksums import file_sha256, newest_intact
+from common.checkpoints import STATE, newest_intact, update_of
 from common.errors import InputError, RunError
+from common.files import file_sha256, write_atomic
 from common.models import first_nonfinite
 from common.progress import StageBar
 from prm.inputs import PRMInput
@@ -91,6 +92,7 @@ def fit_prm(
     pad_id: int = 0,
     callbacks: Sequence[TrainerCallback] = (),
     show_progress: bool = False,
+    say: Callable[[str], None] = print,
 ) -> tuple[PreTrainedModel, FitReport]:
     """Fit in both stages and calibrate; return the fitted model (the same object unless ``lora_rank``) and the report.
 
@@ -103,6 +105,7 @@ def fit_prm(
         lm_head_VH: ``prm.model.policy_lm_head``; a plain token classifier needs it when ``lm_weight`` > 0.
         pad_id: any valid id.
         callbacks: more callbacks for both stages, e.g. one that writes each logged row.
+        say: is told from which update a killed fit goes on, and which checkpoint is not trusted.
 
     Raises:
         InputError: no training path, or no held-out path, has a label; or a plain PRM lacks ``lm_head_VH``.
@@ -122,7 +125,17 @@ def fit_prm(
         if epochs > 0:
             stage_folder = pathlib.Path(folder) / part
             model, rows = _run_stage(
-                model, part, distinct, held_out, settings, stage_folder, lm_head_VH, pad_id, callbacks, show_progress
+                model,
+                part,
+                distinct,
+                held_out,
+                settings,
+                stage_folder,
+                lm_head_VH,
+                pad_id,
+                callbacks,
+                show_progress,
+                say,
             )
             history += [{"part": part, **row} for row in rows]
             quality[part] = held_out_quality(model, held_out, tokens, pad_id)
@@ -143,18 +156,23 @@ def _run_stage(
     pad_id: int,
     callbacks: Sequence[TrainerCallback],
     show_progress: bool,
+    say: Callable[[str], None],
 ) -> tuple[PreTrainedModel, list[dict[str, Any]]]:
     """Train one part of the model; a finished stage is read back from ``folder``."""
     done = folder / STAGE_REPORT
     weights = folder / "weights.pt"
     if done.exists() and not _is_as_written(weights, json.loads(done.read_text()).get("weights_sha256")):
-        print(f"{weights} is not as it was written; part {part!r} of the fit is trained again")
+        say(f"{weights} is not as it was written; part {part!r} of the fit is trained again")
         done.unlink(missing_ok=True)
     if done.exists():
+        say(f"part {part!r} of the fit is finished; its weights are read from {weights}")
         model.load_state_dict(torch.load(weights, map_location=model.device, weights_only=True))
         return model, json.loads(done.read_text())["history"]
-    trained: Any = with_lora(model, settings.lora_rank) if part == "all" and settings.lora_rank else model
-    if trained is model:
+    trained: Any = model
+    if part == "all" and settings.lora_rank:
+        torch.manual_seed(settings.seed)  # adapters start the same whether part "head" was trained or read back
+        trained = with_lora(model, settings.lora_rank)
+    else:
         set_trainable(model, part)
     stop = [] if settings.patience is None else [EarlyStoppingCallback(settings.patience)]
     trainer = PRMTrainer(
@@ -168,7 +186,12 @@ def _run_stage(
         callbacks=[*stop, *callbacks],
     )
     StageBar.attach(trainer, f"prm {part}", SHOWN, EVALUATED, is_quiet=not show_progress)
-    trainer.train(resume_from_checkpoint=newest_checkpoint(folder))
+    checkpoint = newest_checkpoint(folder, say)
+    if checkpoint:
+        say(f"part {part!r} of the fit continues after update {update_of(checkpoint)}")
+        if _had_stopped(checkpoint):
+            trainer.args.max_steps = update_of(checkpoint)
+    trainer.train(resume_from_checkpoint=checkpoint)
     fitted = trainer.accelerator.unwrap_model(trainer.model)
     model = fitted if trained is model else merge_lora(fitted)
     set_trainable(model, "all")
@@ -176,10 +199,8 @@ def _run_stage(
         raise RunError(f"part {part!r} of the PRM fit ended with a non-finite weight {bad}; lower its learning rate")
     if trainer.args.should_save:
         torch.save(model.state_dict(), weights)
-        part_file = done.with_suffix(".part")
         sums = {"weights_sha256": file_sha256(weights)}
-        part_file.write_text(json.dumps({"history": trainer.state.log_history, **sums}))
-        part_file.replace(done)
+        write_atomic(done, json.dumps({"history": trainer.state.log_history, **sums}))
     return model, trainer.state.log_history
 
 
@@ -187,6 +208,15 @@ def _is_as_written(weights: pathlib.Path, sha256: str | None) -> bool:
     return weights.is_file() and file_sha256(weights) == sha256
 
 
-def newest_checkpoint(folder: pathlib.Path) -> str | None:
+def newest_checkpoint(folder: pathlib.Path, say: Callable[[str], None] = print) -> str | None:
     """Newest complete and undamaged checkpoint in ``folder``, None if there is none; see ``newest_intact``."""
-    return newest_intact(folder, ("trainer_state.json",))
+    return newest_intact(folder, (STATE,), say)
+
+
+def _had_stopped(checkpoint: str) -> bool:
+    """True for a checkpoint at which ``patience`` had run out: a resumed ``Trainer`` would train on."""
+    state = json.loads(pathlib.Path(checkpoint, STATE).read_text(encoding="utf-8"))
+    found = state["stateful_callbacks"].get("EarlyStoppingCallback")
+    if found is None:
+        return False
+    return bool(found["attributes"]["early_stopping_patience_counter"] >= found["args"]["early_stopping_patience"])

@@ -19,6 +19,7 @@ from torch.utils.data import Dataset, Sampler
 from transformers import Trainer, TrainerControl, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from common.checkpoints import STATE, use_intact_best
 from common.checksums import write_manifest
 from common.records import IGNORED
 from prm.inputs import PRMBatch, PRMInput, collate
@@ -148,6 +149,11 @@ class PRMTrainer(Trainer):
         if self.args.should_save:
             write_manifest(pathlib.Path(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"))
 
+    def _load_best_model(self) -> None:
+        metric = str(self.args.metric_for_best_model)
+        use_intact_best(self.state, self.args.output_dir, (STATE,), metric, print)
+        super()._load_best_model()
+
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int]:
         paths: Sequence[PRMInput] = self.train_dataset if train_dataset is None else train_dataset
         window = self.settings.batch_paths * self.settings.accumulate * self.accelerator.num_processes
@@ -175,6 +181,7 @@ def trainer_arguments(part: Part, settings: FitSettings, folder: pathlib.Path) -
         metric_for_best_model="eval_first_error_f1" if is_f1 else "eval_loss",
         greater_is_better=is_f1,
         save_total_limit=2,  # a damaged newest one must leave one to go back to
+        restore_callback_states_from_checkpoint=settings.patience is not None,  # else the count of epochs starts anew
         logging_steps=10,
         logging_nan_inf_filter=False,
         remove_unused_columns=False,

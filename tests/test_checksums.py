@@ -12,7 +12,8 @@ import pytest
 import torch
 from policy_toys import toy_model, toy_problems, toy_tokenizer, toy_trainer
 
-from common.checksums import MANIFEST, NO_MANIFEST, damage, newest_intact, write_manifest
+from common.checkpoints import newest_intact
+from common.checksums import MANIFEST, NO_MANIFEST, damage, write_manifest
 from common.cli import stage_main
 from common.errors import RunError
 from common.models import weights_hash

@@ -6,7 +6,7 @@ import pytest
 from eval_records import path, problem
 
 from common.config import Config
-from eval.base_paths import FOLDER, saved
+from eval.base_paths import saved
 
 PROBLEMS = [problem(0), problem(1)]
 
@@ -46,12 +46,23 @@ def test_another_draw_is_sampled_anew(tmp_path, override, call):
     assert len(again.calls) == 1
 
 
-def test_threads_do_not_matter_and_a_damaged_file_is_named(tmp_path):
+def test_threads_do_not_matter_and_a_damaged_file_is_sampled_again(tmp_path):
     saved(Sampler(), Config(), tmp_path)(PROBLEMS, 3, 1.0, 7)
     again = Sampler()
     saved(again, Config.model_validate({"base": {"threads": 5}}), tmp_path)(PROBLEMS, 3, 1.0, 7)
     assert again.calls == []
-    (file,) = (tmp_path / FOLDER).iterdir()
+    (file,) = tmp_path.iterdir()
     file.write_text(json.dumps({"problem_id": "p"}) + "\n")
-    with pytest.raises(Exception, match=f"{file.name}, row 1"):
-        saved(Sampler(), Config(), tmp_path)(PROBLEMS, 3, 1.0, 7)
+    heard: list[str] = []
+    found = saved(again, Config(), tmp_path, say=heard.append)(PROBLEMS, 3, 1.0, 7)
+    assert len(again.calls) == 1
+    assert f"{file.name} is not used" in heard[0]
+    assert saved(again, Config(), tmp_path, say=heard.append)(PROBLEMS, 3, 1.0, 7) == found
+    assert "2 problems x 3 at temperature 1 are there" in heard[-1]
+
+
+def test_paths_of_another_policy_are_not_read(tmp_path):
+    calls = Sampler()
+    for weights in ("", "abc", "abd", "abc"):
+        saved(calls, Config(), tmp_path, model=weights)(PROBLEMS, 3, 1.0, 7)
+    assert len(calls.calls) == 3

@@ -1,9 +1,8 @@
 """The whole loop on the micro configuration: payloads, reruns, kills, bad input, rounds."""
 
 import json
-import os
+import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -11,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.differences import differences
+from bench.endings import ending
+from bench.kill import run_with_kills
+from bench.stage_process import StageProcesses
 from common.cli import parse, stage_main
 from common.models import load_policy, weights_hash
 from common.records import LabelledPath
@@ -42,8 +45,12 @@ def command(module: str, root: Path, *overrides: str) -> list[str]:
 def finished(tmp_path_factory):
     """A finished run of one round; tests read it and do not write in it."""
     root = tmp_path_factory.mktemp("runs") / "micro"
+    seconds = {}
     for stage in STAGES:
+        before = time.process_time()
         assert run_stage(stage, root) == 0
+        seconds[stage] = time.process_time() - before
+    root.with_name("cpu.json").write_text(json.dumps(seconds))
     return root
 
 
@@ -150,55 +157,18 @@ def test_help_explains_every_field_of_the_stage(module):
     assert "problems with a lower pass rate are left out" in " ".join(shown.stdout.split())
 
 
-def kill_when(path: Path, process: subprocess.Popen, seconds: float = 120) -> None:
-    """SIGKILL the process as soon as ``path`` matches something."""
-    limit = time.monotonic() + seconds
-    while not list(path.parent.glob(path.name)):
-        assert process.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < limit
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-
-
-def test_killed_sampling_ends_with_the_same_paths(finished, tmp_path):
-    root = tmp_path / "run"
-    process = subprocess.Popen(
-        command("data_gen", root), cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    kill_when(Run(root).stage("sample").file("chunks") / "measure" / "000-*.jsonl", process)
-    assert not Run(root).stage("sample").is_done
-    assert run_stage("data", root) == 0
-    for name in ("paths.jsonl", "problems_train.jsonl"):
-        assert (
-            Run(root).stage("sample").file(name).read_bytes() == Run(finished).stage("sample").file(name).read_bytes()
-        )
-
-
-def test_killed_ppo_ends_with_the_same_policy_and_log(finished, tmp_path):
-    root = copied(finished, tmp_path, "sample", "label", "prm")
-    process = subprocess.Popen(
-        command("policy", root),
-        cwd=PROJECT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    kill_when(Run(root).stage("ppo").file("checkpoints") / "checkpoint-8" / "trainer_state.json", process)
-    assert not Run(root).stage("ppo").is_done
-    assert run_stage("ppo", root) == 0
-    straight, resumed = (Run(r).stage("ppo") for r in (finished, root))
-    assert weights_hash(load_policy(str(straight.file("policy")))) == weights_hash(
-        load_policy(str(resumed.file("policy")))
-    )
-
-    def curve(stage):
-        rows = stage.metrics()
-        return [
-            {k: v for k, v in row.items() if not k.startswith("seconds/")} for row in rows if "eval_" not in str(row)
-        ]
-
-    assert curve(straight) == curve(resumed)
+def test_five_kills_inside_the_stages_change_no_figure_and_no_weight(finished, tmp_path):
+    seconds = json.loads(finished.with_name("cpu.json").read_text())
+    rng = random.Random(0)
+    moments = {stage: [rng.uniform(0.05, 0.9) * seconds[stage]] for stage in STAGES}
+    moments["ppo"].append(rng.uniform(0.05, 0.5) * seconds["ppo"])
+    root = tmp_path / "cut" / "micro"
+    root.parent.mkdir()
+    kills, _ = run_with_kills(StageProcesses(MICRO), root, 1, moments)
+    assert len(kills) >= 3, "a stage may need less CPU than it did in this process, and end before its moment"
+    wanted = ending(finished)
+    assert len(wanted) > 300
+    assert differences(wanted, ending(root)) == []
 
 
 def test_second_round_starts_from_the_first_policy_and_a_worse_prm_is_rejected(finished, tmp_path, capsys):

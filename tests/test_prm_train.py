@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
@@ -129,6 +130,40 @@ def test_damaged_checkpoint_and_weights_are_told_and_the_fit_ends_as_a_straight_
     again, _ = fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut")
     assert "is not as it was written; part 'all' of the fit is trained again" in capsys.readouterr().out
     assert weights_hash(again) == weights_hash(straight)
+
+
+def test_adapters_start_the_same_when_the_head_is_read_back(policy: Path, tmp_path: Path) -> None:
+    inputs, held_out = toy_inputs(32), toy_inputs(16, seed=1)
+    settings = dataclasses.replace(QUICK, lora_rank=2)
+    straight, _ = fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "straight")
+    with pytest.raises(KeyboardInterrupt):
+        fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut", callbacks=[StopAt(1)])
+    torch.rand(7)  # another process has another random state
+    said: list[str] = []
+    resumed, _ = fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut", say=said.append)
+    assert weights_hash(resumed) == weights_hash(straight)
+    assert said == [f"part 'head' of the fit is finished; its weights are read from {tmp_path}/cut/head/weights.pt"]
+
+
+def test_patience_is_counted_on_after_a_kill(policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in the epoch after the first flat one, and again when patience had run out but nothing was written."""
+    inputs, held_out = toy_inputs(32), toy_inputs(16, seed=1)
+    settings = dataclasses.replace(QUICK, head_epochs=0, epochs=6, patience=2, learning_rate=0.0)
+    straight, _ = fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "straight")
+    history = json.loads((tmp_path / "straight" / "all" / "stage.json").read_text())["history"]
+    assert [row["step"] for row in history if "eval_loss" in row] == [2, 4, 6]  # the first one, and two no better
+    said: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut", callbacks=[StopAt(5)])
+    with monkeypatch.context() as patch:
+        patch.setattr("prm.train.merge_lora", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut", say=said.append)
+    resumed, _ = fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut", say=said.append)
+    resumed_history = json.loads((tmp_path / "cut" / "all" / "stage.json").read_text())["history"]
+    assert [row["step"] for row in resumed_history if "eval_loss" in row] == [2, 4, 6]
+    assert said == ["part 'all' of the fit continues after update 4", "part 'all' of the fit continues after update 6"]
+    assert weights_hash(resumed) == weights_hash(straight)
 
 
 def test_a_checkpoint_cut_by_a_kill_is_passed_over(tmp_path: Path) -> None:

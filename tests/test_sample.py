@@ -148,6 +148,12 @@ def test_a_killed_run_continues_with_the_next_chunk_and_ends_the_same(tmp_path):
     resumed = sample_chunked(engine, *arguments, tmp_path / "killed", **settings)
     assert resumed == whole
     assert engine.stats.sampled_tokens == sum(len(p.token_ids) for group in whole.paths[4:] for p in group)
+    cut = sorted((tmp_path / "killed").glob("*.jsonl"))[1]
+    cut.write_bytes(cut.read_bytes()[:-200])
+    heard: list[str] = []
+    assert sample_chunked(engine, *arguments, tmp_path / "killed", **settings, say=heard.append) == whole
+    assert f"{cut} is not used" in heard[0]
+    assert heard[1] == f"sample: 5 of 7 problems are there; continues with problem {given[2].id}"
     one_chunk = settings | {"chunk": 100}
     assert sample_chunked(engine, *arguments, tmp_path / "one", **one_chunk) == whole
     other_seed = sample_chunked(engine, *arguments, tmp_path / "killed", **(settings | {"seed": 5}))
