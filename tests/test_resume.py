@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+from transformers import TrainerState
 
 from bench.differences import differences, flat
 from bench.kill import draw_moments
@@ -26,6 +27,7 @@ from common.cli import is_disk_full
 from common.config import load_config
 from common.errors import InputError, RunError
 from common.files import write_atomic
+from common.progress import SaveSeconds
 from common.runs import Run
 from data_gen.completion_store import StoredCompletions
 from data_gen.completions import CompletionCost, CompletionSampler
@@ -106,6 +108,14 @@ def test_an_unreadable_row_inside_a_log_is_told(tmp_path, capsys):
     stage.file("metrics.jsonl").write_text('{"step": 1}\n{"st\n{"step": 3}\n')
     assert [row["step"] for row in stage.metrics()] == [1, 3]
     assert "row(s) 2 cannot be read" in capsys.readouterr().out
+
+
+def test_seconds_up_to_the_last_checkpoint_are_counted_after_a_kill(tmp_path):
+    config, stage = finished_stage(tmp_path)
+    timer = stage.begin(config)
+    timer.before = 100.0
+    SaveSeconds(timer).on_save(None, TrainerState(is_world_process_zero=True), None)
+    assert 100.0 <= stage.begin(config).before < 101.0
 
 
 # ---- checkpoints: the best one before counts too ----
