@@ -34,7 +34,8 @@ def ending(root: Path, round_index: int = 0) -> dict[str, Any]:
     fitted = json.loads(stages["prm"].file("metrics.json").read_text(encoding="utf-8"))
     found = {f"metrics.{name}": value for name, value in flat(metrics).items() if name != "run"}
     found |= {f"prm.{name}": value for name, value in flat(fitted).items()}
-    found |= {f"ppo_log.{name}": value for name, value in flat(dict(enumerate(stages["ppo"].metrics()))).items()}
+    log = flat(dict(enumerate(stages["ppo"].metrics())))
+    found |= {f"ppo_log.{k}": v.replace(str(root), "RUN") if isinstance(v, str) else v for k, v in log.items()}
     found["weights.prm"] = weights_hash(load_prm(stages["prm"].file("prm"))[0])
     found["weights.policy"] = weights_hash(load_policy(str(stages["ppo"].file("policy"))))
     for stage, names in FILES.items():

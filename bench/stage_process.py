@@ -70,10 +70,10 @@ class StageProcesses:
         process = self._context.Process(target=_serve, args=(stage, [*place, *self.overrides], str(log)))
         process.start()
         assert process.pid is not None
-        used, watched = 0.0, psutil.Process(process.pid)
+        used = 0.0
         while process.is_alive():
             with contextlib.suppress(psutil.NoSuchProcess):  # it ended since the loop's test
-                times = watched.cpu_times()
+                times = psutil.Process(process.pid).cpu_times()
                 used = times.user + times.system
             if kill_at is not None and used >= kill_at:
                 _kill_group(process.pid)

@@ -183,7 +183,7 @@ def _run_stage(
         args=trainer_arguments(part, settings, folder),
         train_dataset=train,
         eval_dataset=held_out,
-        callbacks=[*stop, *callbacks],
+        callbacks=[LogWithCheckpoint(), *stop, *callbacks],
     )
     StageBar.attach(trainer, f"prm {part}", SHOWN, EVALUATED, is_quiet=not show_progress)
     checkpoint = newest_checkpoint(folder, say)
@@ -197,11 +197,21 @@ def _run_stage(
     set_trainable(model, "all")
     if bad := first_nonfinite(model.named_parameters()):
         raise RunError(f"part {part!r} of the PRM fit ended with a non-finite weight {bad}; lower its learning rate")
+    rows = [row for row in trainer.state.log_history if "train_runtime" not in row]  # a sum over this process alone
     if trainer.args.should_save:
         torch.save(model.state_dict(), weights)
         sums = {"weights_sha256": file_sha256(weights)}
-        write_atomic(done, json.dumps({"history": trainer.state.log_history, **sums}))
-    return model, trainer.state.log_history
+        write_atomic(done, json.dumps({"history": rows, **sums}))
+    return model, rows
+
+
+class LogWithCheckpoint(TrainerCallback):
+    """Logs where a checkpoint is written: the mean loss of a row covers the updates since the row before, and what is
+    summed up between two rows is in no checkpoint.
+    """
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        control.should_log = True
 
 
 def _is_as_written(weights: pathlib.Path, sha256: str | None) -> bool:

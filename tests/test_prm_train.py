@@ -104,6 +104,7 @@ def test_resume_ends_with_the_weights_of_a_straight_fit(policy: Path, tmp_path: 
     resumed, again = fit_prm(build_prm(policy, dropout=0.1), inputs, held_out, settings, tmp_path / "cut")
     assert weights_hash(resumed) == weights_hash(straight)
     assert again.quality == report.quality
+    assert again.history == report.history
     assert again.calibration == report.calibration
     finished, third = fit_prm(build_prm(policy, dropout=0.1), inputs, held_out, settings, tmp_path / "cut")
     assert weights_hash(finished) == weights_hash(straight)
