@@ -7,6 +7,7 @@ Rows in: ``gold``, ``output`` (a whole solution). Rows out: the row in, with ``v
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 import time
 from collections import Counter
@@ -46,9 +47,12 @@ def main(arguments: list[str] | None = None) -> int:
     for name, choices in setting_choices().items():
         parser.add_argument(f"--{name.replace('_', '-')}", choices=choices, default=getattr(DEFAULT, name))
     parser.add_argument("--rounding-digits", type=int, default=DEFAULT.rounding_digits, help="0: none")
+    for name in ("relative", "absolute"):
+        parser.add_argument(f"--{name}-tolerance", type=float, default=0.0, help="0: numbers must be equal")
     options = parser.parse_args(arguments)
     try:
-        settings = GradingSettings(**{name: getattr(options, name) for name in [*setting_choices(), "rounding_digits"]})
+        names = [field.name for field in dataclasses.fields(GradingSettings)]
+        settings = GradingSettings(**{name: getattr(options, name) for name in names})
         rows = [
             judged_row(row, options.input, number, settings) for number, row in enumerate(read_rows(options.input), 1)
         ]

@@ -268,7 +268,8 @@ def _equal_values(a: Node, b: Node, trace: Trace) -> bool:
     x, y, digits = exact(a), exact(b), trace.settings.rounding_digits
     if x is not None and y is not None:
         trace.rungs.append("exact")
-        return x == y or rounds_to(x, a, y, digits) or rounds_to(y, b, x, digits)
+        is_rounded = x == y or rounds_to(x, a, y, digits) or rounds_to(y, b, x, digits)
+        return is_rounded or is_close(x, y, trace.settings)
     if _infinite(a) or _infinite(b):
         trace.rungs.append("exact")
         return _infinite(a) == _infinite(b)
@@ -279,11 +280,24 @@ def _equal_values(a: Node, b: Node, trace: Trace) -> bool:
         if decimal is not None and approximation is not None and rounds_to(decimal, node, approximation, digits, slack):
             trace.rungs.append("numeric")
             return True
+    if not trace.settings.is_exact:
+        values = real_value(a), real_value(b)
+        if values[0] is not None and values[1] is not None and is_close(*values, trace.settings):  # type: ignore[arg-type]
+            trace.rungs.append("numeric")
+            return True
     differ = clearly_differ(a, b)
     if differ or (differ is None and symbols(a) != symbols(b)):
         trace.rungs.append("numeric")
         return False
     return trace.ask("are_equal", a, b)
+
+
+def is_close(x: Fraction, y: Fraction, settings: GradingSettings) -> bool:
+    """|x - y| <= max(relative_tolerance * max(|x|, |y|), absolute_tolerance), exactly; False where both are 0."""
+    if settings.is_exact:
+        return False
+    relative = Fraction(settings.relative_tolerance) * max(abs(x), abs(y))
+    return abs(x - y) <= max(relative, Fraction(settings.absolute_tolerance))
 
 
 def _infinite(node: Node) -> int:

@@ -92,10 +92,10 @@ def _grade(answer: str | None, gold: str, settings: GradingSettings) -> Grade:
     if answer is None or not answer.strip():
         return Grade(Verdict.UNPARSED, "no answer")
     answer = answer.strip()
-    if _INTEGER.fullmatch(answer) and _INTEGER.fullmatch(gold):
+    if settings.is_exact and _INTEGER.fullmatch(answer) and _INTEGER.fullmatch(gold):
         return _decided(int(answer) == int(gold), "exact")
     money = _MONEY.fullmatch(answer)
-    if money and settings.units != "required" and _INTEGER.fullmatch(gold):
+    if money and settings.is_exact and settings.units != "required" and _INTEGER.fullmatch(gold):
         return _decided(int(money[1].replace(",", "")) == int(gold), "exact")
     if answer == gold:
         return Grade(Verdict.CORRECT, "text") if _is_defined(gold) else Grade(Verdict.NO_GOLD, "undefined gold")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Literal, get_args, get_type_hints
 
 from common.errors import InputError
@@ -22,6 +23,8 @@ class GradingSettings:
         mixed_numbers: ``sum``: 2\\frac{1}{2} is 5/2; ``product``: it is 1.
         rounding_digits: a decimal of at least so many significant digits that is the correctly rounded value counts
             as it; 0: none does.
+        relative_tolerance, absolute_tolerance: numbers x and y are equal when |x - y| is at most
+            relative_tolerance * max(|x|, |y|) or at most absolute_tolerance; 0 and 0: exact.
     """
 
     percent: Literal["either", "exact", "ignore"] = "either"
@@ -29,6 +32,8 @@ class GradingSettings:
     sets: Literal["unordered", "ordered"] = "unordered"
     mixed_numbers: Literal["sum", "product"] = "sum"
     rounding_digits: int = 15
+    relative_tolerance: float = 0.0
+    absolute_tolerance: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise InputError for a value that is none of the choices."""
@@ -37,6 +42,15 @@ class GradingSettings:
                 raise InputError(f"grading setting {name}: {getattr(self, name)!r}, want one of {', '.join(choices)}")
         if not isinstance(self.rounding_digits, int) or self.rounding_digits < 0:
             raise InputError(f"grading setting rounding_digits: {self.rounding_digits!r}, want an integer of 0 or more")
+        for name in ("relative_tolerance", "absolute_tolerance"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise InputError(f"grading setting {name}: {value!r}, want a number of 0 or more")
+
+    @property
+    def is_exact(self) -> bool:
+        """True when numbers must be equal, not close."""
+        return self.relative_tolerance == 0 == self.absolute_tolerance
 
 
 def setting_choices() -> dict[str, tuple[str, ...]]:

@@ -163,6 +163,17 @@ def test_l09_all_required_answers_and_no_more():
         ({"rounding_digits": 3}, "0.33", "1/3", WRONG, WRONG),
         ({"rounding_digits": 3}, "0.334", "1/3", WRONG, WRONG),
         ({"rounding_digits": 0}, "0.333333333333333", "1/3", RIGHT, WRONG),
+        ({"relative_tolerance": 0.01}, "9.51", "9.6", WRONG, RIGHT),
+        ({"relative_tolerance": 0.01}, "9.5", "9.6", WRONG, WRONG),
+        ({"relative_tolerance": 0.01}, "-9.6", "9.6", WRONG, WRONG),
+        ({"relative_tolerance": 0.01}, "100", "101", WRONG, RIGHT),
+        ({"relative_tolerance": 0.01}, "\\$100", "101", WRONG, RIGHT),
+        ({"relative_tolerance": 0.01}, "1.41", "\\sqrt{2}", WRONG, RIGHT),
+        ({"relative_tolerance": 0.001}, "1.41", "\\sqrt{2}", WRONG, WRONG),
+        ({"relative_tolerance": 0.01}, "\\pi", "\\sqrt{10}", WRONG, RIGHT),
+        ({"relative_tolerance": 0.01}, "x", "1.001x", WRONG, WRONG),
+        ({"absolute_tolerance": 0.1}, "2.9, 1", "1, 3", WRONG, RIGHT),
+        ({"absolute_tolerance": 0.1}, "2.8, 1", "1, 3", WRONG, WRONG),
     ],
 )
 def test_conventions_can_be_switched(settings, answer, gold, usual, switched):
@@ -176,6 +187,10 @@ def test_a_setting_that_does_not_exist_is_refused():
         GradingSettings(units="metric")
     with pytest.raises(InputError, match="rounding_digits: -1"):
         GradingSettings(rounding_digits=-1)
+    with pytest.raises(InputError, match=r"relative_tolerance: -0\.1, want a number of 0 or more"):
+        GradingSettings(relative_tolerance=-0.1)
+    with pytest.raises(InputError, match="absolute_tolerance: nan"):
+        GradingSettings(absolute_tolerance=float("nan"))
 
 
 def test_l08_a_decision_is_final_when_the_texts_are_equal_but_have_no_value():
