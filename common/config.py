@@ -30,6 +30,8 @@ class BaseSection(Section):
     )
     instruction: str = Field("", description="text put before the problem, e.g. how steps and answer are to be written")
     stop: tuple[str, ...] = Field((), description="strings that end a completion; text after them is not read")
+    separator: str = Field("\n", description="what stands between the steps of a solution that comes as separate texts")
+    answer_format: str = Field("Answer: {answer}", description="how the instruction asks for the final answer")
     threads: int = Field(0, ge=0, description="torch CPU threads; 0: as many as there are cores")
 
 

@@ -21,6 +21,11 @@ def locate(model: str) -> str:
     return str(inside) if not Path(model).exists() and inside.exists() else model
 
 
+def sampling_device() -> torch.device:
+    """Where a model samples or scores outside a trainer: the first CUDA device, the CPU where there is none."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def load_tokenizer(model: str) -> Any:
     """Load a tokenizer for sampling: left padding, and a pad token (EOS stands in where there is none).
 

@@ -30,6 +30,7 @@ STAGE_SECTIONS = {
     "eval": ("base", "lora", "data", "prm", "ppo", "eval", "rounds"),
 }
 UNCHECKED = {"rounds.count", "base.threads", "data.max_batch_rows", "data.workers", "prm.max_batch_tokens", "report_to"}
+UNCHECKED |= {"base.separator", "base.answer_format"}
 UNCHECKED |= {"ppo.blackboxes", "ppo.blackbox_kl", "ppo.blackbox_gb", "ppo.max_attack_wins"}
 """Keys that may change between two runs of a stage: they do not change what it computes."""
 

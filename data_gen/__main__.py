@@ -7,6 +7,7 @@ paths -> step labels from their sources -> summary, quality against the oracle  
 from __future__ import annotations
 
 import json
+import sys
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -15,7 +16,7 @@ from typing import Any
 from common.cli import stage_main
 from common.config import Config
 from common.errors import InputError
-from common.models import load_policy, load_tokenizer, locate
+from common.models import load_policy, load_tokenizer, locate, sampling_device
 from common.prompts import PromptTemplate
 from common.records import LabelledPath, Path, Problem, Verdict
 from common.runs import Run, read_records, write_atomic, write_rows
@@ -28,6 +29,7 @@ from data_gen.monte_carlo import MonteCarloSettings, consensus
 from data_gen.problems import ProblemSource, load_problems
 from data_gen.sample import PoolSettings, make_pool
 from data_gen.sampling_workers import SamplingWorkers
+from data_gen.show_prompt import show_prompt
 from data_gen.synthetic import judge
 
 
@@ -42,7 +44,7 @@ def engine_of(config: Config, model: str, tokenizer: Any) -> Engine:
     """The sampling engine of the data stage."""
     if config.data.engine == "vllm":
         return make_engine("vllm", model, tokenizer)
-    policy = load_policy(model, config.base.dtype)
+    policy = load_policy(model, config.base.dtype).to(sampling_device())
     return make_engine("transformers", policy, tokenizer, max_rows=config.data.max_batch_rows)
 
 
@@ -243,5 +245,17 @@ def data_stage(config: Config, run: Run) -> None:
     label_stage(config, run)
 
 
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage, or with ``--show-prompt`` print one example; return the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    purpose = (
+        data_stage.__doc__ or ""
+    ) + "\n\n--show-prompt: print one example with its token and step spans, and stop."
+    if "--show-prompt" in arguments:
+        arguments.remove("--show-prompt")
+        return stage_main("data_gen --show-prompt", show_prompt.__doc__ or "", ("base", "data"), show_prompt, arguments)
+    return stage_main("data_gen", purpose, ("base", "data"), data_stage, arguments)
+
+
 if __name__ == "__main__":
-    raise SystemExit(stage_main("data_gen", data_stage.__doc__ or "", ("base", "data"), data_stage))
+    raise SystemExit(main())

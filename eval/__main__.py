@@ -1,18 +1,21 @@
 """Stage ``eval``: base and policy side by side on the test problems, the PRM on both, one table, one report.
 
 base, policy -> sampled, scored and judged pools -> figures with intervals -> metrics.json, cases.json, report.html
+
+``python -m eval --benchmark …`` measures one model on one public benchmark instead: ``eval.benchmark``.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from common.cli import stage_main
 from common.config import Config
-from common.models import load_policy, load_tokenizer, weights_hash
+from common.models import load_policy, load_tokenizer, sampling_device, weights_hash
 from common.prompts import PromptTemplate
 from common.records import Path, Problem
 from common.runs import STAGE_FOLDERS, Run, StageTimer, read_records
@@ -21,6 +24,7 @@ from data_gen.steps import build_paths
 from data_gen.synthetic import judge
 from eval.accuracy import compare
 from eval.base_paths import FOLDER, saved
+from eval.benchmark import main as benchmark_main
 from eval.collect import EvalSettings, Judge, ModelPools, Score, collect
 from eval.failures import Cases, examples, failure_groups
 from eval.prm_quality import PRMSettings, prm_figures, prm_report
@@ -48,7 +52,9 @@ def step_scores(config: Config, run: Run, tokenizer: Any) -> tuple[Score | None,
     stage = run.stage("prm")
     if not stage.is_done:
         return None, None
-    scorer = PRMScorer.load(str(stage.file("prm")), max_batch_tokens=config.prm.max_batch_tokens)
+    scorer = PRMScorer.load(
+        str(stage.file("prm")), device=sampling_device(), max_batch_tokens=config.prm.max_batch_tokens
+    )
     template = PromptTemplate.from_config(config.base)
 
     def score(problems: Sequence[Problem], paths: Sequence[Path]) -> list[list[float]]:
@@ -70,7 +76,7 @@ def pools_of(
 ) -> ModelPools:
     """Sample, score and judge what one model answers to the test and validation problems."""
     tokenizer = load_tokenizer(model)
-    policy = load_policy(model, config.base.dtype)
+    policy = load_policy(model, config.base.dtype).to(sampling_device())
     engine = make_engine("transformers", model=policy, tokenizer=tokenizer, max_rows=config.data.max_batch_rows)
     encode = functools.partial(PromptTemplate.from_config(config.base).ids, tokenizer=tokenizer)
 
@@ -115,7 +121,10 @@ def pools_of(
 
 
 def eval_stage(config: Config, run: Run) -> None:
-    """Measure base and policy, print the table, write metrics, cases and report."""
+    """Measure base and policy, print the table, write metrics, cases and report.
+
+    Public benchmarks (gsm8k, math500, aime24, …): python -m eval --benchmark --help
+    """
     trained = run.require("ppo")
     stage = run.stage("eval")
     timer = stage.begin(config)
@@ -193,5 +202,7 @@ def stage_seconds(run: Run, timer: StageTimer) -> StageSeconds:
 
 
 if __name__ == "__main__":
+    if any(argument.partition("=")[0] == "--benchmark" for argument in sys.argv[1:]):
+        raise SystemExit(benchmark_main())
     sections = ("base", "lora", "data", "prm", "ppo", "eval", "rounds")
     raise SystemExit(stage_main("eval", eval_stage.__doc__ or "", sections, eval_stage))

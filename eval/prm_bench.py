@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
         "--template", choices=("plain", "chat"), default=base.template, help="prompt, as in base.template"
     )
     line.add_argument("--instruction", default=base.instruction, help="text in front of the problem")
-    line.add_argument("--separator", default="\n", help="what stood between steps when the PRM was fitted")
+    line.add_argument("--separator", default=base.separator, help="what stood between steps when the PRM was fitted")
     line.add_argument("--max-length", type=int, help="longest input, tokens; default: what the PRM's positions allow")
     line.add_argument("--max-batch-tokens", type=int, default=prm.max_batch_tokens, help="tokens of a scoring batch")
     line.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
