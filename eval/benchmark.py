@@ -60,7 +60,9 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--max-new-tokens", type=int, help="length limit of an output, tokens")
     line.add_argument("--grading", nargs="*", default=[], metavar="SETTING=VALUE", help="see docs/grading.md")
     line.add_argument("--engine", choices=("transformers", "vllm"), default="transformers")
-    line.add_argument("--dtype", choices=("float32", "bfloat16"), help="of the weights; default: --config's, bfloat16")
+    line.add_argument(
+        "--dtype", choices=("float32", "bfloat16"), help="of the weights; default: --config's; bfloat16 on cuda"
+    )
     line.add_argument("--device", help="of engine transformers; default: cuda where there is one")
     line.add_argument("--threads", type=int, default=0, help="torch CPU threads; 0: as many as there are cores")
     line.add_argument("--chunk", type=int, default=16, help="problems between two saves")
@@ -144,7 +146,8 @@ def from_model(benchmark: Benchmark, options: Any, folder: FilePath) -> Asked:
     sampling = sampling_of(benchmark, options)
     tokenizer = load_tokenizer(options.model)
     prompt = prompt_of(benchmark, options, base, tokenizer)
-    dtype = options.dtype or (base.dtype if base else "bfloat16")
+    is_cuda = (options.device or sampling_device().type).startswith("cuda")
+    dtype = options.dtype or (base.dtype if base else "bfloat16" if is_cuda else "float32")
     settings = {
         "model": options.model,
         "dtype": dtype,

@@ -47,8 +47,10 @@ class Sample:
     recorded: bool | None = None
 
 
-def hub_rows(hub: str, config: str | None, split: str, name: str) -> list[dict[str, Any]]:
+def hub_rows(hub: str, config: str | None, split: str, name: str, instead: str = "--rows FILE") -> list[dict[str, Any]]:
     """All rows of a split on the hub, through ``datasets`` (its cache serves a second run offline).
+
+    instead: the option that takes local rows, for the message.
 
     Raises:
         InputError: no such data set, or no connection.
@@ -59,7 +61,7 @@ def hub_rows(hub: str, config: str | None, split: str, name: str) -> list[dict[s
         found = datasets.load_dataset(hub, config, split=split)
     except (OSError, ValueError) as error:  # DatasetNotFoundError, ConnectionError and a bad split are among these
         reason = str(error).splitlines()[0]
-        raise InputError(f"{name}: cannot load {hub} from the hub ({reason}); --rows FILE takes local rows") from error
+        raise InputError(f"{name}: cannot load {hub} from the hub ({reason}); {instead} takes local rows") from error
     return [dict(row) for row in found]
 
 
@@ -169,7 +171,8 @@ def worked_examples(shots: Shots, count: int, file: FilePath | None, name: str) 
     if file is not None:
         rows, where = list(read_rows(file)), str(file)
     elif shots.hub is not None:
-        rows, where = hub_rows(shots.hub, shots.config, shots.split, name), f"{shots.hub}, {shots.split}"
+        rows = hub_rows(shots.hub, shots.config, shots.split, name, "--shot-rows FILE")
+        where = f"{shots.hub}, {shots.split}"
     else:
         raise InputError(f"{name}: --shots {count}: want --shot-rows FILE (rows with problem and solution)")
     if len(rows) < count:
