@@ -1,23 +1,21 @@
-"""Certificates of proofs: JSON that the kernel replays, and z3's opinion of each step.
+"""Certificates of proofs: JSON that a fresh kernel replays.
 
 A certificate lists the kernel steps a theorem needs, premises first; an input is {"step": i}, {"expr": tree},
-{"number": "p/q"}, {"int": i} or {"name": v}. z3 is a second opinion; the reward rests on the kernel alone.
+{"number": "p/q"}, {"int": i} or {"name": v}. `python -m math_env.certify FILE…` replays files, or standard input with
+one certificate a line, and answers with one line each; 1 is its exit code when one was refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
 from math_env.kernel import RULES, Theorem
-from math_env.terms import INTEGER_VARIABLES, Expr, Refused
+from math_env.terms import Expr, Refused
 
 VERSION = 1
 MAX_STEPS = 10_000
 MAX_DEPTH = 200
-Z3_RLIMIT = 2_000_000
-"""z3's own count of work a step: the same on every machine."""
 
 
 def steps_of(theorem: Theorem) -> list[Theorem]:
@@ -107,68 +105,3 @@ def _read(tree: Any, depth: int = 0) -> Expr:
     if op == "num":
         return Expr("num", *(Fraction(arg) for arg in args))
     return Expr(op, *(_read(arg, depth + 1) if isinstance(arg, list) else arg for arg in args))
-
-
-# ---------------------------------------------------------------- z3
-
-
-def z3_opinion(theorem: Theorem, rlimit: int = Z3_RLIMIT) -> list[str]:
-    """z3's answer for each kernel step: "unsat" = it cannot be false, "sat" = it is false somewhere, else "unknown".
-
-    Each step is asked alone, from its premises' sequents, with a counted limit. Needs the `z3` extra.
-    """
-    import z3
-
-    answers = []
-    for step in steps_of(theorem):
-        solver = z3.Solver()
-        solver.set("rlimit", rlimit)
-        for premise in (item for item in step.inputs if isinstance(item, Theorem)):
-            solver.add(_z3_sequent(premise, z3))
-        solver.add(z3.Not(_z3_sequent(step, z3)))
-        answers.append(str(solver.check()))
-    return answers
-
-
-def _z3_sequent(theorem: Theorem, z3: Any) -> Any:
-    return z3.Implies(z3.And(*(_z3(h, z3) for h in theorem.hyps)), _z3(theorem.concl, z3))
-
-
-def _z3(formula: Expr, z3: Any) -> Any:
-    op, args = formula.op, formula.args
-    if op == "false":
-        return z3.BoolVal(False)
-    if op in ("or", "and"):
-        return {"or": z3.Or, "and": z3.And}[op](*(_z3(arg, z3) for arg in args))
-    if op == "iff":
-        return _z3(args[0], z3) == _z3(args[1], z3)
-    if op == "dvd":
-        return _z3_term(args[1], z3, False) % args[0] == 0
-    left, right = (_z3_term(arg, z3, True) for arg in args)
-    relation = {"eq": left == right, "ne": left != right, "ge": left >= right, "gt": left > right}[op]
-    return z3.And(relation, *(_z3_term(divisor, z3, True) != 0 for divisor in _divisors(formula)))
-
-
-def _z3_term(term: Expr, z3: Any, is_real: bool) -> Any:
-    op, args = term.op, term.args
-    if op == "num":
-        return z3.RealVal(str(args[0])) if is_real else z3.IntVal(int(args[0]))
-    if op == "var":
-        if args[0] not in INTEGER_VARIABLES:
-            return z3.Real(args[0])
-        return z3.ToReal(z3.Int(args[0])) if is_real else z3.Int(args[0])
-    if op == "pow":
-        product = z3.RealVal(1) if is_real else z3.IntVal(1)
-        for _ in range(args[1]):
-            product = product * _z3_term(args[0], z3, is_real)
-        return product
-    left, right = (_z3_term(arg, z3, is_real) for arg in args)
-    return left + right if op == "add" else left * right if op == "mul" else left / right
-
-
-def _divisors(expr: Expr) -> Iterator[Expr]:
-    for arg in expr.args:
-        if isinstance(arg, Expr):
-            yield from _divisors(arg)
-    if expr.op == "div":
-        yield expr.args[1]

@@ -1,0 +1,1 @@
+"""Proofs as Coq scripts, and coqc's verdict on them."""
