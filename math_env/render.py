@@ -132,6 +132,7 @@ def _box(node: Node) -> Box:
 
 def figure(theorem: Theorem, form: str = "svg") -> bytes:
     """The tree as an "svg" or "png" file."""
+    import matplotlib
     import matplotlib.figure
 
     root = _box(tree(theorem))
@@ -145,7 +146,8 @@ def figure(theorem: Theorem, form: str = "svg") -> bytes:
     _draw(axes, root, MARGIN, 0.0)
     file = io.BytesIO()
     metadata = {"Date": None} if form == "svg" else None
-    canvas.savefig(file, format=form, dpi=150, metadata=metadata)
+    with matplotlib.rc_context({"svg.hashsalt": "math_env"}):  # the same file each time
+        canvas.savefig(file, format=form, dpi=150, metadata=metadata)
     return file.getvalue()
 
 

@@ -199,18 +199,25 @@ class Step:
     def all_premises(self) -> list[str]:
         return [self.premise(index) for index in range(len(self.premises))]
 
-    def atom(self, index: int, atom: Expr | None = None) -> list[str]:
-        """Takes Ai apart: the relation Ai and its divisors Di_k ≠ 0, and adds their numerators ≠ 0."""
-        found = divisors(atom or self.premises[index].concl)
-        if not found:
-            return []
-        names = [f"D{index}_{k}" for k in range(len(found))]
-        return [f"destruct A{index} as ({' & '.join([f'A{index}', *names])})", *map(numerator_nonzero, found, names)]
+    def atom(self, index: int, name: str = "", value: Expr | None = None) -> list[str]:
+        """Takes Ai apart: the relation Ai and its divisors Di_k ≠ 0, and adds their numerators ≠ 0.
 
-    def zero(self, index: int, atom: Expr | None = None) -> tuple[list[str], Poly]:
-        """Zi : P R 0 from Ai, and P; `atom` when Ai was rewritten."""
-        atom = atom or self.premises[index].concl
-        p, lines = zero_form(atom), self.atom(index, atom)
+        With a value both are rewritten by A0 : name = value.
+        """
+        found = divisors(self.premises[index].concl)
+        names = [f"D{index}_{k}" for k in range(len(found))]
+        lines = [f"destruct A{index} as ({' & '.join([f'A{index}', *names])})"] if found else []
+        if value is not None:
+            lines += [f"rewrite A0 in A{index}", *(f"try rewrite A0 in {d}" for d in names)]
+            found = [terms.substituted(divisor, name, value) for divisor in found]
+        return [*lines, *map(numerator_nonzero, found, names)]
+
+    def zero(self, index: int, name: str = "", value: Expr | None = None) -> tuple[list[str], Poly]:
+        """Zi : P R 0 from Ai, and P; with a value Ai is rewritten by A0 : name = value first."""
+        atom = self.premises[index].concl
+        if value is not None:
+            atom = terms.substituted(atom, name, value)
+        p, lines = zero_form(atom), self.atom(index, name, value)
         goal = f"assert (Z{index} : {relation_text(atom.op, p)})"
         top, factors = cleared(difference(atom))
         if all(terms.is_constant(f) for f in factors):

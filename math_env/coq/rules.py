@@ -227,28 +227,28 @@ def multiply(step: Step) -> list[str]:
 # ---------------------------------------------------------------- substitution
 
 
-def _rewritten(step: Step, target: Expr) -> tuple[list[str], Expr]:
-    """E : v = t from premise 0, and `target` with t put in for v."""
+def _definition(step: Step) -> tuple[list[str], str, Expr]:
+    """A0 : v = t from premise 0, v and t."""
     equation = step.premises[0].concl
     if equation.op != "eq" or equation.args[0].op != "var":
         raise Refused("no equation v = t")
-    name, term = equation.args[0].args[0], equation.args[1]
-    return [step.premise(0), *step.atom(0)], terms.substituted(target, name, term)
+    return [step.premise(0), *step.atom(0)], equation.args[0].args[0], equation.args[1]
 
 
 @_writes
 def substitute(step: Step) -> list[str]:
-    lines, after = _rewritten(step, step.premises[1].concl)
-    lines += [step.premise(1), "rewrite A0 in A1"]
-    if after.op == "dvd":
-        return [*lines, "destruct A1 as [q1 Q1]", "exists q1", "lra"]
-    return [*lines, *step.zero(1, after)[0], "relation"]
+    lines, name, value = _definition(step)
+    lines.append(step.premise(1))
+    if step.concl.op == "dvd":
+        return [*lines, "rewrite A0 in A1", "destruct A1 as [q1 Q1]", "exists q1", "lra"]
+    return [*lines, *step.zero(1, name, value)[0], "relation"]
 
 
 @_writes
 def rewrite(step: Step) -> list[str]:
-    lines, _ = _rewritten(step, step.concl)
-    return [*lines, step.premise(1), "try rewrite A0", "exact A1"]
+    lines, _, _ = _definition(step)
+    # a divisor that became a literal is written in the goal alone
+    return [*lines, step.premise(1), "try rewrite A0", "solve [ exact A1 | intuition lra ]"]
 
 
 @_writes

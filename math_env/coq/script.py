@@ -22,8 +22,6 @@ from math_env.kernel import Theorem
 from math_env.terms import Expr
 
 HEADER = "Require Import ZArith Lia Reals Lra Field.\nOpen Scope R_scope.\n" + LEMMAS
-SECONDS = 10
-"""Wall clock of one tactic, for audits alone: a reward never waits for Coq."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,17 +48,17 @@ class Lemma:
     @property
     def probe(self) -> str:
         """Coq writes `yes NAME` or `no NAME` and goes on."""
-        proof = f"tryif (timeout {SECONDS} (solve [ {self.tactic} ])) then idtac"
-        return f'Goal {self.statement}.\n{proof} "yes {self.name}" else idtac "no {self.name}". Abort.\n'
+        answers = f'then idtac "yes {self.name}" else idtac "no {self.name}"'
+        return f"Goal {self.statement}.\ntryif (solve [ {self.tactic} ]) {answers}. Abort.\n"
 
 
 def step_lemmas(claim: Claim) -> list[Lemma]:
     """k_s_i for every step, in the order of steps_of, then the statement from the last step's sequent."""
-    names = _names(claim)
+    names = names_of(claim)
     steps = steps_of(claim.theorem)
     lemmas = [_step_lemma(f"{claim.name}_s_{i}", step, names) for i, step in enumerate(steps)]
     last = f"({implied(ordered(claim.theorem.hyps), claim.theorem.concl)})"
-    statement = f"{_for(names)}{last} -> {implied(claim.hypotheses, claim.goal)}"
+    statement = f"{bound(names)}{last} -> {implied(claim.hypotheses, claim.goal)}"
     given = {formula: f"G{i}" for i, formula in enumerate(claim.hypotheses)}
     wanted = ordered(claim.theorem.hyps)
     intro = f"intros {' '.join([*names, 'P', *given.values()])}"
@@ -68,7 +66,8 @@ def step_lemmas(claim: Claim) -> list[Lemma]:
     return [*lemmas, Lemma(f"{claim.name}_whole", statement, f"{intro}; {by}")]
 
 
-def _names(claim: Claim) -> list[str]:
+def names_of(claim: Claim) -> list[str]:
+    """The variables of the whole proof: every lemma of a claim is about all of them."""
     formulas = [claim.goal, *claim.hypotheses]
     for step in steps_of(claim.theorem):
         formulas += [step.concl, *step.hyps, *(item for item in step.inputs if isinstance(item, Expr))]
@@ -76,18 +75,14 @@ def _names(claim: Claim) -> list[str]:
     return [name for name in terms.VARIABLES if name in found]
 
 
-def _for(names: Sequence[str]) -> str:
-    return bound(names)
-
-
 def _step_lemma(name: str, step: Theorem, names: list[str]) -> Lemma:
     premises = [item for item in step.inputs if isinstance(item, Theorem)]
     hypotheses = ordered(step.hyps)
     parts = []
     for premise in premises:
-        fresh = _for([step.inputs[1]]) if step.rule == "undeclare" else ""
+        fresh = bound([step.inputs[1]]) if step.rule == "undeclare" else ""
         parts.append(f"({fresh}{implied(ordered(premise.hyps), premise.concl)})")
-    statement = _for(names) + " -> ".join([*parts, implied(hypotheses, step.concl)])
+    statement = bound(names) + " -> ".join([*parts, implied(hypotheses, step.concl)])
     context = [*names, *(f"P{i}" for i in range(len(premises))), *(f"H{j}" for j in range(len(hypotheses)))]
     intro = f"intros {' '.join(context)}; " if context else ""
     return Lemma(name, statement, intro + tactic(step, hypotheses))
@@ -95,7 +90,7 @@ def _step_lemma(name: str, step: Theorem, names: list[str]) -> Lemma:
 
 def _composed(claim: Claim) -> Iterable[str]:
     """k_t_i of every step and the theorem k."""
-    names = _names(claim)
+    names = names_of(claim)
     steps = steps_of(claim.theorem)
     number = {id(step): i for i, step in enumerate(steps)}
     at = " ".join(names)
@@ -106,10 +101,10 @@ def _composed(claim: Claim) -> Iterable[str]:
             whole = f"{claim.name}_t_{number[id(premise)]} {at}"
             used.append(f"(fun {step.inputs[1]} => {whole})" if step.rule == "undeclare" else f"({whole})")
         proof = f"{function}{claim.name}_s_{i} {at} {' '.join(used)}"
-        statement = _for(names) + implied(ordered(step.hyps), step.concl)
+        statement = bound(names) + implied(ordered(step.hyps), step.concl)
         yield Lemma(f"{claim.name}_t_{i}", statement, f"exact ({proof})").strict
     proof = f"{function}{claim.name}_whole {at} ({claim.name}_t_{len(steps) - 1} {at})"
-    statement = _for(names) + implied(claim.hypotheses, claim.goal)
+    statement = bound(names) + implied(claim.hypotheses, claim.goal)
     yield f"Theorem {claim.name} : {statement}.\nProof. exact ({proof}). Qed.\n"
 
 
