@@ -2,30 +2,33 @@
 
     python -m bench.math_env_certificates --proofs 500
 
-- accepted: proofs that the environment paid for, four of five scripted, the fifth finished by a random policy from two
-  to six actions before its end; every topic and level in turn. Each is replayed in a fresh process, asked of z3 and
-  certified by Coq.
+- accepted: proofs that the environment pays for, four of five scripted, the fifth finished by a random policy from two
+  to six actions before its end; every topic and level in turn, held-out statements. Each is replayed in a fresh
+  process, asked of z3 and certified by Coq.
 - corrupted: their statements with one number changed so that they are false, their proofs changed alike. The kernel
   must refuse to replay each, and Coq must reject a step of each. `whole_only` counts those where Coq took every step
   and rejected the statement alone.
 - bugs: kernels with one edit each prove something false; whether z3 and Coq notice.
 
-Needs coqc and z3-solver. CPU seconds are those of this process and of coqc.
+Needs coqc and z3-solver. CPU seconds are those of this process, the replaying one and coqc; progress goes to stderr.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import resource
 import sys
-import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from bench.math_env_faults import BUGS, corrupted, is_false, patched
-from math_env.audit import audit, summary
+from math_env import rules
+from math_env.audit import Finding, audit, summary
 from math_env.certify import certificate, replay
 from math_env.coq import run as coqc
 from math_env.coq.script import Claim
@@ -37,17 +40,17 @@ from math_env.second_opinion import opinion
 from math_env.terms import Refused
 
 Proof = tuple[Problem, Theorem]
-TRIES = 400
+TRIES = 40
 """Random ends of a proof before another problem is taken."""
 
 
 def scripted(problem: Problem) -> Proof:
-    env = MathEnv()
-    env.reset(seed=0, options={"problem": problem})
-    rewards = [env.step(INDEX[name])[1] for name in problem.script]
-    assert rewards[-1] == 1.0
-    assert env.state.theorem is not None
-    return problem, env.state.theorem
+    state = problem.start()
+    for name in problem.script:
+        state = rules.apply(state, INDEX[name])
+    assert state.theorem is not None
+    assert problem.is_proved_by(state.theorem)
+    return problem, state.theorem
 
 
 def random_end(problem: Problem, rng: np.random.Generator) -> Proof | None:
@@ -66,34 +69,31 @@ def random_end(problem: Problem, rng: np.random.Generator) -> Proof | None:
     return None
 
 
-def accepted(count: int, seed: int) -> list[Proof]:
+def accepted(seed: int) -> Iterator[Proof]:
     rng = np.random.default_rng(seed)
-    kinds = [(topic, level) for level in LEVELS for topic in FAMILIES]
-    proofs: list[Proof] = []
-    position = 0
-    while len(proofs) < count:
-        topic, level = kinds[position % len(kinds)]
-        position += 1
-        problem = generate(rng, topic, level, "test")
-        proof = random_end(problem, rng) if len(proofs) % 5 == 4 else scripted(problem)
+    kinds = itertools.cycle([(topic, level) for level in LEVELS for topic in FAMILIES])
+    for position in itertools.count():
+        problem = generate(rng, *next(kinds), "test")
+        proof = random_end(problem, rng) if position % 5 == 4 else scripted(problem)
         if proof is not None:
-            proofs.append(proof)
-    return proofs
+            yield proof
 
 
-def check_corrupted(proofs: list[Proof], seed: int) -> dict[str, int]:
+def check_corrupted(proofs: Sequence[Proof], seed: int) -> Counter[str]:
     rng = np.random.default_rng(seed)
     claims = []
     for index, (problem, theorem) in enumerate(proofs):
         claim = corrupted(problem, theorem, rng)
         claims.append(Claim(f"c{index}", claim.hypotheses, claim.goal, claim.theorem))
-    rejected = coqc.rejected_steps(claims)
-    return {
-        "statements": len(claims),
-        "kernel_refused": sum(not _replays(claim) for claim in claims),
-        "coq_rejected": sum(bool(names) for names in rejected),
-        "whole_only": sum(len(names) == 1 and names[0].endswith("whole") for names in rejected),
-    }
+    rejected = coqc.rejected_steps(claims, len(claims))
+    return Counter(
+        {
+            "statements": len(claims),
+            "kernel_refused": sum(not _replays(claim) for claim in claims),
+            "coq_rejected": sum(bool(names) for names in rejected),
+            "whole_only": sum(len(names) == 1 and names[0].endswith("whole") for names in rejected),
+        }
+    )
 
 
 def _replays(claim: Claim) -> bool:
@@ -125,21 +125,24 @@ def _cpu() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--proofs", type=int, default=500)
+    parser.add_argument("--batch", type=int, default=100, help="proofs that go to Coq in one file")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    line: dict[str, Any] = {"seed": args.seed}
-    proofs = accepted(args.proofs, args.seed)
-    line["topics"] = {topic: sum(problem.topic == topic for problem, _ in proofs) for topic in FAMILIES}
-    stages = {
-        "accepted": lambda: summary(audit(proofs)),
-        "bugs": check_bugs,
-        "corrupted": lambda: check_corrupted(proofs, args.seed),
-    }
-    for name, stage in stages.items():
-        begin, cpu = time.monotonic(), _cpu()
-        line[name] = stage()
-        line[f"{name}_seconds"] = {"wall": round(time.monotonic() - begin), "cpu": round(_cpu() - cpu, 1)}
-        print(name, line[name], line[f"{name}_seconds"], file=sys.stderr, flush=True)
+    begin, source = _cpu(), accepted(args.seed)
+    bugs = check_bugs()
+    print(bugs, file=sys.stderr, flush=True)
+    topics: Counter[str] = Counter()
+    findings: list[Finding] = []
+    spoilt: Counter[str] = Counter()
+    while len(findings) < args.proofs:
+        proofs = list(itertools.islice(source, min(args.batch, args.proofs - len(findings))))
+        topics.update(problem.topic for problem, _ in proofs)
+        findings += audit(proofs)
+        print(summary(findings), round(_cpu() - begin, 1), file=sys.stderr, flush=True)
+        spoilt += check_corrupted(proofs, args.seed + len(findings))
+        print(dict(spoilt), round(_cpu() - begin, 1), file=sys.stderr, flush=True)
+    line = {"seed": args.seed, "topics": topics, "accepted": summary(findings), "corrupted": spoilt, "bugs": bugs}
+    line["cpu_seconds"] = round(_cpu() - begin, 1)
     print(json.dumps(line, ensure_ascii=False))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from common.errors import InputError
 from math_env.coq.script import Claim, probe_script, script, step_lemmas
 
-BATCH = 50
+BATCH = 100
 """Proofs in one file: loading the libraries (0.5 s) and walking their axioms (2 s) is shared."""
 TIMEOUT = 1800.0
 """Seconds of wall clock that a file may take before coqc is killed (a batch needs some ten on a free core)."""
