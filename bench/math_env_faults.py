@@ -145,8 +145,10 @@ def patched(bug: Bug) -> Iterator[None]:
 
 
 def _forget() -> None:
-    for cached in (terms.check, terms.ratio, terms.variables, terms.term_of):
-        cached.cache_clear()
+    """Empties the caches of the trusted modules."""
+    for item in (*vars(terms).values(), *vars(kernel).values()):
+        if hasattr(item, "cache_clear"):
+            item.cache_clear()
 
 
 def _holder(bug: Bug) -> tuple[Any, Any]:
@@ -258,8 +260,8 @@ def _bugs() -> list[Bug]:
          "True, \"needs one modulus\"", lambda: k.reduce(assume(odd), assume(Expr("dvd", 3, _plus(N, -2))))),
         ("an equivalence from one direction", k, " and backward.concl == _formula(left)", "",
          lambda: k.iff_intro(k.restate(assume(TWO), large), assume(large), TWO, large)),
-        ("a product forgets the mixed term", terms, "total[key] = total.get(key, Fraction(0)) + coef * factor",
-         "total[key] = coef * factor", lambda: k.ring(_is("eq", Expr("pow", _plus(X, 1), 2), mixed))),
+        ("a product forgets the mixed term", terms, " total[key] + coef * factor if key in total else coef * factor",
+         " coef * factor", lambda: k.ring(_is("eq", Expr("pow", _plus(X, 1), 2), mixed))),
         ("an undefined number is true", terms, "right is None:\n        return False",
          "right is None:\n        return True", lambda: k.decide(_is("eq", Expr("div", num(1), num(0)), 1))),
         ("anything is no multiple", k, "_require(bool(rest) and terms.is_constant(rest), \"not refuted\")", "pass",

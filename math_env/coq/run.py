@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from common.errors import InputError
@@ -42,8 +43,10 @@ class Verdict:
     axioms: frozenset[str] = frozenset()
 
 
+@cache
 def is_available() -> bool:
-    return shutil.which("coqc") is not None
+    """Whether coqc is there and has the real numbers (an installation that broke off does not)."""
+    return shutil.which("coqc") is not None and run_coqc("Require Import Reals Lra.\n")[0]
 
 
 def run_coqc(text: str, timeout: float = TIMEOUT) -> tuple[bool, str]:
