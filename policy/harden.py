@@ -127,6 +127,7 @@ def take(run: Run) -> dict[str, Any]:
     write_atomic(stage.file(REPORT), json.dumps(record["after"], indent=1, allow_nan=False))
     summary = {**stage.summary, "first_error_f1": record["f1_after"], "brier": record["brier"]}
     summary |= {"threshold": record["threshold"], "hardened": True}
-    summary |= {SUMS: payload_sums(stage.path, ("prm", "metrics.json"))}
+    others = {name: one for name, one in summary.get(SUMS, {}).items() if not name.startswith("prm/")}
+    summary |= {SUMS: others | payload_sums(stage.path, ("prm",))}
     write_atomic(stage.file("DONE"), json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False))
     return {"taken": True}
