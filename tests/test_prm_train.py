@@ -157,7 +157,7 @@ def test_patience_is_counted_on_after_a_kill(policy: Path, tmp_path: Path, monke
     with pytest.raises(KeyboardInterrupt):
         fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut", callbacks=[StopAt(5)])
     with monkeypatch.context() as patch:
-        patch.setattr("prm.train.merge_lora", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("prm.train.first_nonfinite", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut", say=said.append)
     resumed, _ = fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut", say=said.append)
