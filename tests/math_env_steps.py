@@ -5,27 +5,9 @@ from fractions import Fraction
 from math_env import kernel
 from math_env.kernel import assume
 from math_env.terms import FALSE, Expr, num, var
+from tests.math_env_terms import add, div, mul, rel
 
 X, Y, U, N, M, K = map(var, ("x", "y", "u", "n", "m", "k"))
-
-
-def add(*parts):
-    total = parts[0]
-    for part in parts[1:]:
-        total = Expr("add", total, part if isinstance(part, Expr) else num(part))
-    return total
-
-
-def mul(a, b):
-    return Expr("mul", a if isinstance(a, Expr) else num(a), b)
-
-
-def div(a, b):
-    return Expr("div", *(part if isinstance(part, Expr) else num(part) for part in (a, b)))
-
-
-def rel(op, a, b=0):
-    return Expr(op, *(part if isinstance(part, Expr) else num(part) for part in (a, b)))
 
 
 def dvd(modulus, term):

@@ -11,28 +11,10 @@ from math_env import kernel, terms
 from math_env.kernel import RULES, Theorem, assume
 from math_env.terms import FALSE, Expr, Refused, num, var
 from math_env.tokens import show
+from tests.math_env_terms import add, div, mul, rel
 from tests.math_env_truth import is_sound_at
 
 X, Y, N, M, U = var("x"), var("y"), var("n"), var("m"), var("u")
-
-
-def add(*parts):
-    total = parts[0]
-    for part in parts[1:]:
-        total = Expr("add", total, part if isinstance(part, Expr) else num(part))
-    return total
-
-
-def mul(a, b):
-    return Expr("mul", a if isinstance(a, Expr) else num(a), b)
-
-
-def rel(op, a, b=0):
-    return Expr(op, a, b if isinstance(b, Expr) else num(b))
-
-
-def div(a, b):
-    return Expr("div", a if isinstance(a, Expr) else num(a), b)
 
 
 SQUARE = Expr("pow", X, 2)

@@ -1,24 +1,17 @@
-"""The signals reward: hand values, hostile text, and attacks that must not pay."""
+"""The signals reward: weights and each signal by hand."""
 
 import dataclasses
 import math
-import random
-import time
 
 import pytest
-import torch
+from signal_toys import DEFAULT, PENS, RIGHT, path_of, signals_of, values
 
 from common.config import load_config
 from common.errors import InputError
-from common.records import FinishReason, Problem, Verdict
+from common.records import FinishReason, Verdict
 from common.signal_settings import SIGNALS, SignalSettings
-from data_gen.steps import path_from_text
-from data_gen.synthetic import completion, generate, solve
-from policy.advantages import MovingAverage, compute_advantages
 from policy.options import PolicySettings
-from policy.rewards import OutcomeReward, PenaltyWeights, outcome_rewards
-from policy.rollouts import Rollout
-from policy.signal_batch import signal_inputs, signal_pairs, signal_sums
+from policy.rewards import PenaltyWeights, outcome_rewards
 from policy.signals import (
     Signals,
     StepNumbers,
@@ -32,32 +25,6 @@ from policy.signals import (
     parsable,
     step_numbers,
 )
-from prm.attacks import FAMILIES, attacked, honest_path
-
-DEFAULT = SignalSettings()
-PENS = Problem.create("Tom has 3 boxes of 4 pens and gets 5 more.", "17", source="test", topic="word", level=2)
-RIGHT = "3*4=12\n12+5=17\nAnswer: 17"
-
-
-def path_of(problem, text, reason=FinishReason.STOP, tokens=40):
-    return dataclasses.replace(path_from_text(problem, text, 0), token_ids=(5,) * tokens, finish_reason=reason)
-
-
-def signals_of(problem, *texts, max_tokens=100, min_steps=0, **changes):
-    """Signals of each text in a group of its own, so that none decides what is usual for another."""
-    found = []
-    for text in texts:
-        path = path_of(problem, text, **changes)
-        rewards = outcome_rewards([path], weights=PenaltyWeights(), level=problem.level)
-        if len(path.steps) < min_steps:
-            rewards = [OutcomeReward(0.0, 0.0, True)]
-        found += group_signals(problem, [path], rewards, DEFAULT, max_tokens)
-    return found[0] if len(found) == 1 else found
-
-
-def values(signals):
-    return [getattr(signals, name) for name in SIGNALS]
-
 
 # ---- weights ----
 
@@ -297,216 +264,3 @@ def test_paths_that_do_not_count_have_no_signals():
     found = group_signals(PENS, paths, outcome_rewards(paths, weights=PenaltyWeights()), DEFAULT, 100)
     assert found[0] is not None
     assert found[1] is None
-
-
-# ---- hostile text ----
-
-HOSTILE = {
-    "empty": "",
-    "space": " \t\n " * 25_000,
-    "spaces then a letter": " " * 100_000 + "x",
-    "digits": "7" * 100_000,
-    "one sum": "+".join(map(str, range(20_000))),
-    "many steps": "1=1\n" * 25_000,
-    "many sums": "\n".join(f"{i}+{i}={2 * i}" for i in range(7_000)),
-    "huge sums": "\n".join("+".join(str(10**28 + 7 * i * j) for j in range(60)) + "=7" for i in range(55)),
-    "equals": "=" * 100_000,
-    "brackets": "(" * 100_000,
-    "boxes": "\\boxed{" * 14_000,
-    "fractions": "\\frac{1}{2}" * 9_000,
-    "dollars": "$1=1$ " * 16_000,
-    "answers": "Answer: 18\n" * 9_000,
-    "not a number": "nan=inf\n" * 12_000 + "Answer: nan",
-    "infinity": "1/0=inf\n" * 12_000 + "Answer: -Infinity",
-    "towers": "9^9^9^9=9\n" * 9_000 + "Answer: 9^9^9^9",
-    "powers": "\n".join(f"{k}^60000/7^60001={k}" for k in range(2, 300)) + "\nAnswer: 18",
-    "small powers": "\n".join(f"((({k}^9)^9)^9)/7=3" for k in range(2, 300)) + "\nAnswer: 18",
-    "factorials": "5000!=1\n" * 9_000 + "Answer: 5000!",
-    "exponents": "1e400+1=1e400\n" * 7_000 + "Answer: 1e99999999",
-    "Arabic digits": "٣+٤=٨\n" * 15_000 + "Answer: ٨",
-    "superscripts": "x²=³\n" * 20_000 + "Answer: ²",
-    "full width": "３＋４＝８\n" * 15_000 + "Answer: ８",
-    "emoji": "😀" * 100_000,
-    "control": "\x00\x0b\u2028\ufeff" * 25_000,
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_is_bounded_in_value_and_time(name):
-    path = path_of(PENS, HOSTILE[name])
-    is_right = path.verdict is Verdict.CORRECT
-    rewards = outcome_rewards([path], weights=PenaltyWeights())
-    started = time.process_time()
-    (found,) = group_signals(PENS, [path], rewards, DEFAULT, 100)
-    assert time.process_time() - started < 3  # measured: 0.15 s at most
-    if found is not None:
-        assert all(0 <= value <= 1 for value in values(found))
-        assert not is_right
-        assert found.reward(DEFAULT) <= DEFAULT.most_wrong
-    if name in ("empty", "space", "spaces then a letter", "emoji", "brackets", "control"):
-        assert found.reward(DEFAULT) <= 0.05
-
-
-# ---- attacks: nothing written around a wrong answer pays ----
-
-
-def falsified(problem, rng):
-    """Texts with a wrong answer that go after every other signal, as (what is done, text)."""
-    solution = solve(problem.text)
-    steps, gold = list(solution.steps), solution.answer
-    wrong = str(int(gold) + rng.choice([-1, 1])) if gold.lstrip("-").isdigit() else "1/97"
-    numbers = [word.strip(".,?") for word in problem.text.split() if word.strip(".,?").isdigit()] or ["1", "2"]
-    yield "sound steps, other answer", "\n".join([*steps, f"Answer: {wrong}"])
-    yield "sound steps, other answer restated", "\n".join([*steps, f"So it is {wrong}", f"Answer: {wrong}"])
-    yield "sound steps, the other answer derived", "\n".join([*steps, f"{wrong}+0={wrong}", f"Answer: {wrong}"])
-    yield "boxed", "\n".join([*steps, f"{wrong}*1={wrong}", f"$\\boxed{{{wrong}}}$"])
-    yield "gold beside it", "\n".join([*steps, f"Answer: {wrong} or {gold}"])
-    yield "gold announced first", "\n".join([*steps, f"Answer: {gold}", f"Answer: {wrong}"])
-    yield "percent", "\n".join([*steps, f"Answer: {gold}%"])
-    yield "next to it", "\n".join([*steps, f"Answer: {gold}.0000001"])
-    yield "numbers of the problem", "\n".join([*(f"{a}+{b}" for a in numbers for b in numbers), f"Answer: {wrong}"])
-    yield "chain of true sums", "\n".join([*(f"{k}+{k + 1}={2 * k + 1}" for k in range(9)), f"Answer: {wrong}"])
-    yield "nothing else", f"Answer: {wrong}"
-    fragments = [*steps, *(f"{n}*1={n}" for n in numbers), f"{wrong}={wrong}", f"0+{wrong}={wrong}", "So it follows."]
-    for _ in range(10):
-        body = rng.sample(fragments, rng.randint(1, len(fragments)))
-        yield "drawn", "\n".join([*body, f"0+{wrong}={wrong}", f"Answer: {wrong}"])
-
-
-def test_no_wrong_answer_beats_an_honest_short_right_one():
-    rng, seen, highest = random.Random(0), 0, 0.0
-    for problem in generate("train", 3, 40, range(2, 9)):
-        least = signals_of(problem, f"Answer: {problem.answer}", max_tokens=180).reward(DEFAULT)
-        solution = solve(problem.text)
-        last_step = f"{solution.steps[-1]}\nAnswer: {problem.answer}"
-        least = min(least, signals_of(problem, last_step, max_tokens=180).reward(DEFAULT))
-        for name, text in falsified(problem, rng):
-            path = path_of(problem, text)
-            if path.verdict is Verdict.CORRECT or not path.verdict.is_judged:
-                continue
-            found = signals_of(problem, text, max_tokens=180).reward(DEFAULT)
-            seen, highest = seen + 1, max(highest, found)
-            assert found < least, (name, problem.text, text)
-    assert seen > 600
-    assert highest > 0.5  # the attacks do reach the other signals: what holds them back is the right answer's weight
-
-
-def test_attacked_paths_with_a_wrong_answer_earn_less_than_the_honest_one():
-    problems = generate("train", 4, 20, range(2, 9))
-    wrong = 0
-    for problem in problems:
-        honest = completion(solve(problem.text))
-        earned = signals_of(problem, honest, max_tokens=180).reward(DEFAULT)
-        for family in FAMILIES:
-            attack = attacked(honest_path(problem.text, path_from_text(problem, honest, 0)), family, 0)
-            path = path_of(problem, attack.text) if attack else None
-            if path is not None and path.verdict in (Verdict.WRONG, Verdict.UNPARSED):
-                wrong += 1
-                assert signals_of(problem, attack.text, max_tokens=180).reward(DEFAULT) < earned - 0.4, family
-    assert wrong > 20
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_every_right_path_is_above_every_wrong_one_whatever_the_signals_are(seed):
-    """Any weights that are accepted, any values of the other signals."""
-    rng = random.Random(seed)
-    others = [rng.random() for _ in SIGNALS[1:]]
-    weight = rng.uniform(0.5, 0.9)
-    scale = (1 - weight) / sum(others)
-    weights, near = [weight, *(scale * value for value in others)], rng.uniform(0, 0.3)
-    if weight + weights[SIGNALS.index("parsable")] <= near * weight + 1 - weight:
-        with pytest.raises(ValueError, match="a wrong answer could earn"):
-            SignalSettings(*weights, near=near)
-        return
-    settings = SignalSettings(*weights, near=near)
-    draw = {name: rng.random() for name in SIGNALS}
-    right = Signals(**draw | {"correctness": 1.0, "parsable": 1.0})
-    wrong = Signals(**dict.fromkeys(SIGNALS, 1.0) | {"correctness": settings.near})
-    assert right.reward(settings) > wrong.reward(settings)
-
-
-# ---- a generation batch ----
-
-
-def rollout_of(*texts, is_anchor=(False, False, False, False)):
-    paths = [path_of(PENS, text, tokens=3 + k) for k, text in enumerate(texts)]
-    rewards = outcome_rewards(paths, weights=PenaltyWeights(), level=2)
-    return Rollout(
-        problems=[PENS] * len(paths),
-        paths=paths,
-        rewards=rewards,
-        is_anchor=list(is_anchor)[: len(paths)],
-        prompt_ids=[[1]] * len(paths),
-        completion_ids=[list(path.token_ids) for path in paths],
-        is_empty=[False] * len(paths),
-        num_paths=len(paths),
-        signals=group_signals(PENS, paths, rewards, DEFAULT, 100),
-    )
-
-
-BATCH = (RIGHT, "Answer: 17", "3*4=12\n12+5=18\nAnswer: 18", "hm")
-
-
-def advantages_of(rollout, is_outcome_only=False, mix=(1.0, 0.0)):
-    return compute_advantages(
-        signal_inputs(rollout, DEFAULT, 8, is_outcome_only),
-        process_weight=mix[0],
-        outcome_weight=mix[1],
-        baseline="group",
-        normalise_sources=False,
-        moving_average=MovingAverage.create(),
-    ).advantages_BT
-
-
-def test_the_whole_path_gets_its_reward_minus_the_baseline():
-    rollout = rollout_of(*BATCH)
-    earned = [signals.reward(DEFAULT) for signals in rollout.signals]
-    assert earned[0] > earned[1] > earned[2] > earned[3] > 0
-    found = advantages_of(rollout)
-    for row, value in enumerate(earned):
-        wanted = [value - sum(earned) / 4] * (3 + row) + [0.0] * (5 - row)
-        assert found[row].tolist() == pytest.approx(wanted, abs=1e-6)
-
-
-def test_an_anchor_learns_from_the_outcome_alone():
-    rollout = rollout_of(*BATCH, is_anchor=[True] * 4)
-    assert advantages_of(rollout)[:, 0].tolist() == pytest.approx([0.5, 0.5, -0.5, -0.5])
-    switched_off = advantages_of(rollout_of(*BATCH), is_outcome_only=True)
-    assert switched_off[:, 0].tolist() == pytest.approx([0.5, 0.5, -0.5, -0.5])
-
-
-def test_what_an_alarm_takes_from_the_signals_goes_to_the_outcome():
-    settings = PolicySettings(signals=DEFAULT)
-    assert settings.mix(1.0) == (1.0, 0.0)
-    assert settings.mix(0.25) == (0.25, 0.75)
-    assert PolicySettings().mix(0.5) == (0.35, 0.3)
-    rollout = rollout_of(*BATCH)
-    earned = [signals.reward(DEFAULT) for signals in rollout.signals]
-    half = 0.5 * (earned[0] - sum(earned) / 4) + 0.5 * 0.5
-    assert advantages_of(rollout, mix=settings.mix(0.5))[0, 0].item() == pytest.approx(half)
-
-
-def test_a_path_that_does_not_count_has_no_advantage_and_moves_no_baseline():
-    rollout = rollout_of(*BATCH)
-    paths = [*rollout.paths[:3], dataclasses.replace(rollout.paths[3], verdict=Verdict.TIMEOUT)]
-    rewards = outcome_rewards(paths, weights=PenaltyWeights(), level=2)
-    signals = group_signals(PENS, paths, rewards, DEFAULT, 100)
-    part = dataclasses.replace(rollout, paths=paths, rewards=rewards, signals=signals)
-    found = advantages_of(part)
-    assert torch.equal(found[3], torch.zeros(8))
-    earned = [one.reward(DEFAULT) for one in signals[:3]]
-    assert found[0, 0].item() == pytest.approx(earned[0] - sum(earned) / 3)
-    assert signal_sums(part, DEFAULT)["signals/total"] == pytest.approx(sum(earned))
-    assert len(signal_pairs(part, DEFAULT)) == 3
-
-
-def test_sums_and_pairs_by_hand():
-    rollout = rollout_of(*BATCH[:3])
-    sums = signal_sums(rollout, DEFAULT)
-    assert set(sums) == {f"signals/{name}" for name in (*SIGNALS, "total")}
-    assert sums["signals/consistency"] == 1
-    assert sums["signals/depth"] == pytest.approx(1 + 0 + 1)  # right paths of 2 and 0 steps: 1 step is usual
-    assert sums["signals/parsable"] == 3
-    around = [one.reward(DEFAULT) - 0.5 * one.correctness - 0.07 for one in rollout.signals]
-    assert [value for value, _ in signal_pairs(rollout, DEFAULT)] == pytest.approx(around)
-    assert [is_right for _, is_right in signal_pairs(rollout, DEFAULT)] == [True, True, False]
