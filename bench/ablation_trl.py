@@ -26,6 +26,7 @@ from data_gen.steps import build_paths
 from policy.arguments import trainer_arguments
 from policy.batches import derived_seed
 from policy.models import start_models
+from policy.rollouts import Sampler
 from policy.train import StoppingSampler
 
 
@@ -79,17 +80,24 @@ def shared_rollout(
 
 
 def build_trl_trainer(
-    config: Config, *, start: str, problems: Sequence[Problem], folder: Path, own_generate: bool
-) -> tuple[GRPOTrainer, StoppingSampler, Callable[..., Any]]:
+    config: Config,
+    *,
+    start: str,
+    problems: Sequence[Problem],
+    folder: Path,
+    own_generate: bool,
+    recorded: Sampler | None = None,
+) -> tuple[GRPOTrainer, Sampler, Callable[..., Any]]:
     """Return TRL's trainer, and sampler and grader for measuring its policy.
 
     Args:
         own_generate: True = paths from TRL's own generate; False = from the engine all arms share.
+        recorded: what hands out paths in the engine's place.
     """
     tokenizer = load_tokenizer(start)
     model = start_models(config, start, is_first_round=True).policy
     engine = make_engine("transformers", model=model, tokenizer=tokenizer, max_rows=config.data.max_batch_rows)
-    sampler = StoppingSampler(engine, config.base.stop)
+    sampler = recorded or StoppingSampler(engine, config.base.stop)
     grade = functools.partial(build_paths, tokenizer=tokenizer, stop=config.base.stop)
     encode = functools.partial(PromptTemplate.from_config(config.base).ids, tokenizer=tokenizer)
     args = trainer_arguments(config, folder)

@@ -196,7 +196,7 @@ def build_trainer(
     return trainer, tokenizer
 
 
-def train_stage(config: Config, run: Run) -> None:
+def train_stage(config: Config, run: Run, *callbacks: TrainerCallback) -> None:
     """Train the policy with process and outcome rewards and write ``4_ppo/policy``."""
     stage = run.stage("ppo")
     shared = None if stage.is_done or not config.lora.rank else load_policy(config.base.model, config.base.dtype)
@@ -223,7 +223,7 @@ def train_stage(config: Config, run: Run) -> None:
         folder=stage.file("checkpoints"),
         is_first_round=run.round == 0,
         shared=shared,
-        callbacks=[log],
+        callbacks=[log, *callbacks],
         announce=log.announce,
     )
     if config.lora.rank or config.ppo.frozen_layers:
