@@ -1,4 +1,4 @@
-"""What do our labels cost the PRM? ``python -m bench.oracle_labels --run RUN`` on a finished run of the built-in problems.
+"""What do our labels cost the PRM? ``python -m bench.oracle_labels --run RUN`` on a finished run.
 
 paths of RUN's label stage -> labels of the exact oracle -> the same PRM fitted on them (RUN/oracle-labels)
   -> first-error F1 of both PRMs on the base model's own test paths, which RUN's evaluation has kept

@@ -1,4 +1,4 @@
-"""A batch of this project's PPO against a batch of TRL's ``GRPOTrainer``: ``python -m bench.speed_trl --config … [--repeats N]``.
+"""A batch of PPO here against a batch of TRL's ``GRPOTrainer``: ``python -m bench.speed_trl --config …``.
 
 Both trainers get the same recorded paths, model, KL coefficient, epochs and updates; ours also scores every step with a
 PRM of the base model's size. They train in turn in one process. A batch is what lies between the first update's start
