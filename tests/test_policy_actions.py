@@ -25,6 +25,7 @@ SOUND = dataclasses.replace(
 FAULTS = {
     "extraction_failure": {"unparsed_share": 1.0},
     "kl_spike": {"kl": 3.1},
+    "kl_jump": {"kl": 0.51},
     "reward_collapse": {"reward_mean": 0.09},
     "prm_unscored": {"fallback_share": 0.6},
     "prm_misleads": {"prm_auc": 0.49},
@@ -41,7 +42,7 @@ FAULTS = {
 }
 JUST_SOUND = {
     "unparsed_share": 0.99,
-    "kl": 2.9,
+    "kl": 0.1,
     "reward_mean": 0.11,
     "fallback_share": 0.5,
     "prm_auc": 0.61,
@@ -150,6 +151,21 @@ def test_firing_by_hand():
     assert firing(rule, [8, 8, 3, 3], start=3) is None
 
 
+def test_a_jump_is_a_multiple_of_all_before_and_above_the_floor():
+    rule = Rule("r", "x", "kl", Shape.JUMPED, 5.0, 2, Action.ROLLBACK, floor=0.1)
+    assert firing(rule, [0.01, 0.03, 0.2, 0.16]) == "x 0.18 over 2 batches, above its largest before, times 5 (0.03)"
+    assert firing(rule, [0.01, 0.03, 0.2, 0.15]) is None  # 5 times 0.03, not above
+    assert firing(rule, [0.001, 0.001, 0.1, 0.11]) is None  # the floor
+    assert firing(rule, [0.03, 0.2, 0.2]) is None  # no whole window before
+    assert firing(rule, [0.01, 0.05, 0.04, 0.1, 0.24, 0.5]) is None  # a climb, however steep
+
+
+def test_kl_spike_is_above_its_limit_alone():
+    spike = next(rule for rule in RULES if rule.name == "kl_spike")
+    assert firing(spike, [2.9, 2.9, 2.9, 3.1]) is None
+    assert firing(spike, [2.9, 2.9, 3.1, 3.1]) is not None
+
+
 def test_settings_reach_the_table():
     limits = monitor_limits(
         Config.model_validate({"ppo": {"kl_cap": 2.0, "prm_auc_floor": 0.4, "difficulty_bands": 4}})
@@ -187,17 +203,19 @@ class Jolt(TrainerCallback):
                 group["lr"] *= 100
 
 
-def test_collapse_is_seen_within_three_batches_and_rolled_back(tmp_path):
-    """KL is high in the batches of updates 7-10; update 6 holds jolted weights, and update 4 the last good ones."""
+@pytest.mark.parametrize(("rule", "good"), [("kl_jump", 2), ("kl_spike", 4)])
+def test_collapse_is_seen_within_three_batches_and_rolled_back(tmp_path, rule, good):
+    """KL jumps in the batch of updates 5-6, which was sampled at update 4, and is above the cap in those of 7-10."""
     told = []
-    run = {"arguments": SHORT, "score": None, "announce": lambda update, line: told.append(line)}
+    limits = Limits(rules=tuple(one for one in RULES if one.name == rule))
+    run = {"arguments": SHORT, "score": None, "announce": lambda update, line: told.append(line), "limits": limits}
     run["settings"] = PolicySettings(min_steps=0)  # the toy answers without steps
     trainer = toy_trainer(tmp_path, callbacks=[Jolt()], **run)
     trainer.train()
-    assert trainer.stopped_by.startswith("kl_spike: KL to the reference")
+    assert trainer.stopped_by.startswith(f"{rule}: KL to the reference")
     assert trainer.state.global_step <= 4 + 3 * 2
-    assert "rollback: weights are those of checkpoint-4" in told
-    wanted = weights_hash(LlamaForCausalLM.from_pretrained(tmp_path / "checkpoint-4"))
+    assert f"rollback: weights are those of checkpoint-{good}" in told
+    wanted = weights_hash(LlamaForCausalLM.from_pretrained(tmp_path / f"checkpoint-{good}"))
     assert weights_hash(trainer.model) == wanted
     assert wanted != weights_hash(LlamaForCausalLM.from_pretrained(tmp_path / "checkpoint-6"))
     last = last_complete_checkpoint(tmp_path)
