@@ -29,8 +29,8 @@ class Shape(enum.StrEnum):
     """How the values of a window x are compared with the limit L; "first" is the mean of the run's first window.
 
     ``ABOVE``: every x > L. ``BELOW``: every x < L. ``RISEN``: mean x > first + L. ``GROWN``: mean x > L * first.
-    ``FALLEN``: mean x < L * first. ``DROPPED``: mean x < L * the best mean of a window before. ``JUMPED``: every x > L *
-    the largest value of any batch before, and above the rule's ``floor``.
+    ``FALLEN``: mean x < L * first. ``DROPPED``: mean x < L * the best mean of a window before. ``JUMPED``: every x >
+    L * the largest value of any batch before, and above the rule's ``floor``.
     """
 
     ABOVE = "above"
