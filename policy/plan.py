@@ -6,6 +6,7 @@ Reads the configuration and the model's ``config.json``; no weights are loaded a
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from policy.plan_calibrate import Calibration, calibrate
 from policy.plan_phases import Layout, phases, weight_bytes
 from policy.plan_report import CHIPS, GIB, LAYER_SECONDS, UTILISATION, print_plan, stage_times
 from policy.plan_shape import ModelShape, read_shape
-from policy.plan_work import Device, Lengths, Work, round_work, seconds
+from policy.plan_work import Device, Lengths, Work, in_float32, round_work, seconds
 
 LONGEST = 2.0
 """The longest problem of a batch against the mean one: an assumption. GSM8K's longest of all has 4.2 times the mean's
@@ -58,13 +59,13 @@ def check(config: Config, options: argparse.Namespace) -> None:
     """
     _require(options.gpus >= 1, f"--gpus {options.gpus}: want at least 1")
     memory = options.gpu_memory_gib
-    _require(memory is None or memory > 0, f"--gpu-memory-gib {memory}: want more than 0")
-    _require(options.price is None or options.price >= 0, f"--price {options.price}: want 0 or more")
+    _require(memory is None or 0 < memory < math.inf, f"--gpu-memory-gib {memory}: want more than 0")
+    _require(options.price is None or 0 <= options.price < math.inf, f"--price {options.price}: want 0 or more")
     _require(0 < options.utilisation <= 1, f"--utilisation {options.utilisation}: want more than 0, at most 1")
     _require(0 <= options.vllm_share < 1, f"--vllm-share {options.vllm_share}: want at least 0 and less than 1")
     for name in ("prompt_tokens", "path_tokens"):
         value = getattr(options, name)
-        _require(value is None or value >= 1, f"--{name.replace('_', '-')} {value}: want at least 1")
+        _require(value is None or 1 <= value < 1e6, f"--{name.replace('_', '-')} {value}: want at least 1, below 10^6")
     limit = config.data.max_new_tokens
     longer = options.path_tokens is not None and options.path_tokens > limit
     _require(not longer, f"--path-tokens {options.path_tokens} is above data.max_new_tokens = {limit}")
@@ -128,10 +129,10 @@ def timer(
     if calibration is not None:
         return lambda work: calibration.seconds(work) / (options.gpus if work.everywhere else 1)
     chip, b = CHIPS[options.gpu or "a100-80g"], weight_bytes(config)
-    flops = chip.bfloat16 if config.base.dtype == "bfloat16" else chip.float32
 
     def timed(work: Work) -> float:
         is_vllm = {"data": config.data.engine == "vllm", "ppo": options.vllm_share > 0}.get(work.stage, False)
+        flops = chip.float32 if in_float32(config, work) else chip.bfloat16
         device = Device(
             flops, chip.bandwidth, options.utilisation, LAYER_SECONDS["vllm" if is_vllm else "transformers"]
         )
@@ -172,7 +173,7 @@ def plan(options: argparse.Namespace) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit code (2: input that the message says how to mend)."""
     try:
-        plan(parser().parse_args(argv))
+        plan(parser().parse_intermixed_args(argv))
     except InputError as error:
         print(f"plan: {error}", file=sys.stderr)
         return 2

@@ -160,6 +160,8 @@ def _ppo(config: Config, shape: ModelShape, layout: Layout) -> list[Phase]:
         "activations": activations(shape, tokens, b, ppo.gradient_checkpointing),
         "logits": max(logits, backward_extra(shape, tokens, b)),
     }
+    if layout.zero == 3:  # gathered once for a batch of sampling
+        sampling["gathered weights"] = float((trained + fixed) * b)
     found = [Phase("ppo", "sampling", held | sampling, host), Phase("ppo", "update", held | update, host)]
     if uses_prm(config):
         read = min(config.prm.max_batch_tokens, paths * (layout.longest_prompt + config.data.max_new_tokens))

@@ -48,7 +48,7 @@ each of its 32 layers (pytorch.org/blog/accelerating-generative-ai-2). For vLLM 
 
 PUBLISHED = (
     "published case: full RL of a 7B model wants at least 4 x 80 GB and takes 200 to 400 GPU-hours a round;"
-    " SimpleRL-Zoo trained Qwen2.5-7B on 2 x 8 H100-80G in 15 hours (240 GPU-hours, github.com/hkust-nlp/simpleRL-reason)"
+    " SimpleRL-Zoo: Qwen2.5-7B on 2 x 8 H100-80G in 15 hours, 240 GPU-hours (github.com/hkust-nlp/simpleRL-reason)"
 )
 
 

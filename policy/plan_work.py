@@ -114,6 +114,12 @@ def uses_prm(config: Config) -> bool:
     return config.ppo.reward == "process" and config.ppo.process_weight > 0 and config.ppo.anchor_fraction < 1
 
 
+def in_float32(config: Config, work: Work) -> bool:
+    """True for work done in float32: all of a float32 model's, and a PRM's that does not lie over the policy's base."""
+    is_prm = work.stage == "prm" or work.name == "PRM"
+    return config.base.dtype == "float32" or (is_prm and (not config.lora.rank or work.stage == "eval"))
+
+
 def _prm(config: Config, shape: ModelShape, lengths: Lengths) -> list[Work]:
     if not uses_prm(config):
         return []
