@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m policy.plan", description=(__doc__ or "").splitlines()[0])
     made.add_argument("--config", default="configs/tiny.yaml", help="YAML file of the experiment")
     made.add_argument("--gpus", type=int, default=1, help="devices in all")
-    made.add_argument("--gpu", choices=(*CHIPS, "cpu"), help="kind of device; default: a100-80g, or the run's")
+    made.add_argument("--gpu", choices=(*CHIPS, "cpu"), help="kind of device; default: a100-80g")
     made.add_argument("--gpu-memory-gib", type=float, help="memory of one device; default: what the kind has")
     made.add_argument("--price", type=float, help="EUR for one device and hour")
     made.add_argument("--zero", type=int, choices=(0, 1, 2, 3), default=0, help="ZeRO stage; 0: DDP. FSDP2: 3")
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--path-tokens", type=float, help="mean tokens of a path; default: half of data.max_new_tokens, or the run's"
     )
-    made.add_argument("--utilisation", type=float, default=UTILISATION, help="share of the datasheet's operations")
+    made.add_argument("--utilisation", type=float, help=f"share of the datasheet's operations; default: {UTILISATION}")
     made.add_argument("--later-round", action="store_true", help="a round after the first: the base is held besides")
     made.add_argument("overrides", nargs="*", help="section.key=value")
     return made
@@ -61,7 +61,8 @@ def check(config: Config, options: argparse.Namespace) -> None:
     memory = options.gpu_memory_gib
     _require(memory is None or 0 < memory < math.inf, f"--gpu-memory-gib {memory}: want more than 0")
     _require(options.price is None or 0 <= options.price < math.inf, f"--price {options.price}: want 0 or more")
-    _require(0 < options.utilisation <= 1, f"--utilisation {options.utilisation}: want more than 0, at most 1")
+    used = options.utilisation
+    _require(used is None or 0 < used <= 1, f"--utilisation {used}: want more than 0, at most 1")
     _require(0 <= options.vllm_share < 1, f"--vllm-share {options.vllm_share}: want at least 0 and less than 1")
     for name in ("prompt_tokens", "path_tokens"):
         value = getattr(options, name)
@@ -69,16 +70,17 @@ def check(config: Config, options: argparse.Namespace) -> None:
     limit = config.data.max_new_tokens
     longer = options.path_tokens is not None and options.path_tokens > limit
     _require(not longer, f"--path-tokens {options.path_tokens} is above data.max_new_tokens = {limit}")
+    measured = options.calibrate is not None
+    _require(not measured or options.gpu, "--calibrate: want the kind of the run's device, --gpu cpu for a CPU")
     _require(
-        options.calibrate is None or options.gpu in (None, "cpu"),
-        f"--gpu {options.gpu} with --calibrate: the rates are those of the run's device; leave --gpu out",
+        not (measured and options.utilisation),
+        f"--utilisation {options.utilisation} with --calibrate: the run's rates hold what was used; leave one out",
     )
     _require(
-        options.gpu != "cpu" or options.calibrate is not None,
+        options.gpu != "cpu" or measured,
         "--gpu cpu: no datasheet says what a CPU reaches; give --calibrate RUN, a finished run on it",
     )
-    has_memory = options.calibrate is None or options.gpu_memory_gib is not None
-    _require(has_memory, "--calibrate: the run does not say the device's memory; give --gpu-memory-gib")
+    _require(options.gpu != "cpu" or memory is not None, "--gpu cpu: want its memory, --gpu-memory-gib")
     zero = options.zero
     _require(options.offload == "none" or zero > 0, f"--offload {options.offload} needs --zero 1, 2 or 3")
     _require(options.offload != "all" or zero == 3, f"--offload all with --zero {zero}: only ZeRO-3 moves weights")
@@ -94,13 +96,15 @@ def check(config: Config, options: argparse.Namespace) -> None:
         _require(
             zero < 3 or value == 0, f"--zero 3 with {name} = {value}: shared weights are refused there; use --zero 2"
         )
+    groups = f"--gpus {options.gpus} with ppo.problems = {config.ppo.problems} and ppo.paths = {config.ppo.paths}"
     with tempfile.TemporaryDirectory() as folder:
-        args = trainer_arguments(config, Path(folder), options.gpus)
+        try:
+            args = trainer_arguments(config, Path(folder), options.gpus)
+        except ValueError as error:  # TRL's own checks
+            raise InputError(f"{groups}: {str(error).splitlines()[0]}") from error
     local = args.per_device_train_batch_size * args.steps_per_generation
     _require(
-        local % config.ppo.paths == 0,
-        f"--gpus {options.gpus}: ppo.problems = {config.ppo.problems} do not divide; a group of ppo.paths must not"
-        " span devices",
+        local % config.ppo.paths == 0, f"{groups}: {local} paths a device; a problem's paths must not span devices"
     )
 
 
@@ -134,7 +138,10 @@ def timer(
         is_vllm = {"data": config.data.engine == "vllm", "ppo": options.vllm_share > 0}.get(work.stage, False)
         flops = chip.float32 if in_float32(config, work) else chip.bfloat16
         device = Device(
-            flops, chip.bandwidth, options.utilisation, LAYER_SECONDS["vllm" if is_vllm else "transformers"]
+            flops,
+            chip.bandwidth,
+            options.utilisation or UTILISATION,
+            LAYER_SECONDS["vllm" if is_vllm else "transformers"],
         )
         return seconds(work, shape, device, options.gpus, config.data.max_batch_rows, config.data.max_new_tokens, b)
 
@@ -148,7 +155,7 @@ def plan(options: argparse.Namespace) -> None:
     calibration = calibrate(Run(options.calibrate)) if options.calibrate else None
     shape = read_shape(config.base.model)
     lengths = make_lengths(config, options, calibration)
-    kind = options.gpu or ("a100-80g" if calibration is None else "cpu")
+    kind = options.gpu or "a100-80g"
     layout = Layout(
         devices=options.gpus,
         device_bytes=(options.gpu_memory_gib or CHIPS[kind].gib) * GIB,

@@ -141,13 +141,14 @@ def sampling_logits(shape: ModelShape, rows: int, b: int) -> float:
     return float(rows * shape.vocab * (b + 4 + 4 + 8))
 
 
-def prm_weights(shape: ModelShape, adapter: int) -> float:
-    """Bytes of the frozen PRM beside a policy: float32, with an output embedding of its own.
+def prm_weights(shape: ModelShape, adapter: int, reads_surprise: bool = True) -> float:
+    """Bytes of the frozen PRM beside a policy, in float32.
 
     Args:
         adapter: weights of its LoRA adapter; above 0 its base is the policy's and costs nothing.
+        reads_surprise: with an output embedding of its own (``prm.network.StepPRM``).
     """
-    return 4.0 * (adapter if adapter else shape.backbone + shape.vocab * shape.hidden)
+    return 4.0 * (adapter if adapter else shape.backbone + reads_surprise * shape.vocab * shape.hidden)
 
 
 def prm_logits(shape: ModelShape, tokens: int) -> float:

@@ -144,7 +144,10 @@ def _ppo(config: Config, shape: ModelShape, layout: Layout) -> list[Phase]:
     else:
         reference = (shape.parameters - fixed) * b * copies / shards
     held = {"weights": state.weights, "optimiser": state.optimiser, "ZeRO buffers": state.buffers}
-    held |= {"reference": reference, "PRM": prm_weights(shape, adapter) if uses_prm(config) else 0.0}
+    held |= {
+        "reference": reference,
+        "PRM": prm_weights(shape, adapter, config.prm.surprise) if uses_prm(config) else 0.0,
+    }
     if ppo.baseline == "gae" and ppo.critic_trunk == "own":
         critic = training_state(shape.backbone, 0, 4, 0, 1)
         held["critic"] = critic.total
@@ -166,12 +169,13 @@ def _ppo(config: Config, shape: ModelShape, layout: Layout) -> list[Phase]:
     if uses_prm(config):
         read = min(config.prm.max_batch_tokens, paths * (layout.longest_prompt + config.data.max_new_tokens))
         width = b if lora.rank else 4
-        scoring = {"activations": forward_extra(shape, read, width), "logits": prm_logits(shape, read)}
+        scoring = {"activations": forward_extra(shape, read, width)}
+        scoring |= {"logits": prm_logits(shape, read)} if config.prm.surprise else {}
         found.insert(1, Phase("ppo", "PRM scores", held | scoring, host))
     return found
 
 
 def _eval(config: Config, shape: ModelShape, layout: Layout) -> Phase:
     parts = {"weights": float(shape.parameters * weight_bytes(config))}
-    parts |= {"PRM": prm_weights(shape, 0)} if uses_prm(config) else {}
+    parts |= {"PRM": prm_weights(shape, 0, config.prm.surprise)} if uses_prm(config) else {}
     return Phase("eval", "sampling", parts | _sampler(config, shape, layout, config.data.max_batch_rows))

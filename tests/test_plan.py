@@ -4,11 +4,11 @@ import dataclasses
 import json
 
 import pytest
+from plan_shapes import hand_shape
 
-from common.config import Config, load_config
+from common.config import Config
 from common.records import FinishReason, Path, Problem, Verdict
 from common.runs import Run, write_rows
-from plan_shapes import hand_shape
 from policy.plan import main
 from policy.plan_calibrate import calibrate, operations_by_part, part_of
 from policy.plan_shape import read_shape
@@ -153,7 +153,7 @@ def test_a_calibrated_plan_gives_its_own_run_back_and_scales_with_the_work(tmp_p
 
 def test_a_calibration_without_the_part_is_refused(tmp_path, capsys):
     run = finished_run(tmp_path / "run", small(anchor_fraction=1.0))
-    options = ["--config", "configs/micro.yaml", "--calibrate", str(run.root), "--gpu-memory-gib", "4"]
+    options = ["--config", "configs/micro.yaml", "--calibrate", str(run.root), "--gpu", "cpu", "--gpu-memory-gib", "4"]
     assert main(options) == 2
     assert "measured no 'all' in stage prm" in capsys.readouterr().err
     assert main([*options, "ppo.anchor_fraction=1"]) == 0
@@ -201,9 +201,10 @@ def test_the_command_prints_memory_hours_money_and_the_published_case(capsys):
         ("--gpus 2 --zero 3 ppo.frozen_layers=1", "ppo.frozen_layers"),
         ("--gpus 2 --zero 1 ppo.baseline=gae", "ppo.baseline"),
         ("--gpu cpu", "--calibrate"),
-        ("--gpu a100-80g --calibrate runs/x", "leave --gpu out"),
-        ("--calibrate runs/none", "--gpu-memory-gib"),
-        ("--calibrate runs/none --gpu-memory-gib 4", "make eval"),
+        ("--calibrate runs/none", "--gpu cpu"),
+        ("--gpu cpu --calibrate runs/none", "--gpu-memory-gib"),
+        ("--gpu h100 --utilisation 0.4 --calibrate runs/none", "--utilisation"),
+        ("--gpu cpu --calibrate runs/none --gpu-memory-gib 4", "make eval"),
         ("base.model=no/such/model", "base.model"),
         ("ppo.problemz=3", "ppo.problems"),
     ],
@@ -215,6 +216,8 @@ def test_contradictions_are_one_line_that_names_the_setting(options, named, caps
     assert error.count("\n") == 1
 
 
-def test_groups_of_paths_do_not_span_devices():
-    load_config("configs/tiny.yaml", ["ppo.problems=6", "ppo.paths=8"])
-    assert main(["--gpus", "4", "ppo.problems=6", "ppo.paths=8", "ppo.micro_batch=6", "ppo.minibatches=2"]) == 2
+def test_groups_of_paths_do_not_span_devices(capsys):
+    divided = ["ppo.problems=6", "ppo.paths=8", "ppo.micro_batch=6", "ppo.minibatches=2"]
+    assert main(["--gpus", "4", *divided]) == 2
+    assert "--gpus 4 with ppo.problems = 6" in capsys.readouterr().err
+    assert main(["--gpus", "2", "--gpu-memory-gib", "24", *divided]) == 0

@@ -4,7 +4,9 @@ import copy
 
 import pytest
 import torch
+from live_bytes import LiveBytes
 from peft import LoraConfig, get_peft_model
+from plan_shapes import PUBLISHED, hand_shape, tiny_model, write_config
 from trl.trainer.utils import add_fused_lm_head
 
 from common.config import load_config
@@ -24,8 +26,6 @@ from policy.plan_memory import (
 from policy.plan_phases import Layout, phases
 from policy.plan_shape import read_shape
 from prm.model import build_prm
-from live_bytes import LiveBytes
-from plan_shapes import PUBLISHED, hand_shape, tiny_model, write_config
 
 GB = 1e9
 
@@ -135,6 +135,8 @@ def test_a_prm_weighs_what_was_counted():
     heads = 2 * (shape.hidden + 1)
     assert sum(weight.numel() for weight in prm.parameters()) * 4 == prm_weights(shape, 0) + 4 * heads
     assert prm_weights(shape, 500) == 2000
+    plain = build_prm("data_gen/base_model", surprise=False)
+    assert sum(weight.numel() for weight in plain.parameters()) * 4 == prm_weights(shape, 0, False) + 2 * heads
 
 
 def phase(config, shape, layout, name):

@@ -28,11 +28,11 @@ MICRO = [
     "data.pool=24",
     "data.validation=3",
     "data.test=3",
-    "data.max_new_tokens=48",
-    "ppo.problems=2",
+    "data.max_new_tokens=120",
+    "ppo.problems=4",
     "ppo.paths=4",
     "ppo.minibatches=2",
-    "ppo.micro_batch=4",
+    "ppo.micro_batch=8",
     "ppo.batches=1",
     "ppo.eval_every=1",
     "ppo.learning_rate=1e-4",
@@ -84,7 +84,7 @@ def test_layouts_of_simplerl_divide(devices, tmp_path):
 
 
 def test_simplerl_runs_from_its_own_json_to_a_policy(tmp_path):
-    problems = generate("train", 0, 40, levels=range(2, 4))
+    problems = generate("train", 0, 40, levels=range(5, 8))
     rows = [
         {"input": f"<|im_start|>user\n{p.text}<|im_end|>", "question": p.text, "gt_answer": p.answer, "level": 3}
         for p in problems
