@@ -100,6 +100,8 @@ def check(config: Config, options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             args = trainer_arguments(config, Path(folder), options.gpus)
+        except InputError:
+            raise
         except ValueError as error:  # TRL's own checks
             raise InputError(f"{groups}: {str(error).splitlines()[0]}") from error
     local = args.per_device_train_batch_size * args.steps_per_generation

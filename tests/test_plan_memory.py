@@ -140,7 +140,7 @@ def test_a_prm_weighs_what_was_counted():
 
 
 def phase(config, shape, layout, name):
-    return next(one for one in phases(config, shape, layout) if one.name == name)
+    return next(one for one in phases(config, shape, layout) if (one.stage, one.name) == ("ppo", name))
 
 
 def test_phases_of_the_seven_billion_model(tmp_path):
