@@ -1,4 +1,4 @@
-"""What each stage holds in memory while it does what: the settings laid over ``policy.plan_memory``. Pure."""
+"""What each stage holds in memory while it does what: the settings laid over ``policy.plan_memory``."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from common.errors import InputError
 from common.models import locate
@@ -76,13 +76,17 @@ def read_shape(model: str) -> ModelShape:
     try:
         config = AutoConfig.from_pretrained(locate(model))
         with torch.device("meta"):
-            empty = AutoModelForCausalLM.from_config(config)
-    except (OSError, ValueError, KeyError) as error:
+            return shape_of(AutoModelForCausalLM.from_config(config))
+    except Exception as error:  # transformers passes on whatever a bad value in a foreign file breaks
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(
-            f"base.model = {model!r}: no config.json of a causal language model to read"
-            f" ({str(error).splitlines()[0][:200]})"
+            f"base.model = {model!r}: no config.json of a causal language model to read ({reason})"
         ) from error
-    text = config.get_text_config()
+
+
+def shape_of(empty: PreTrainedModel) -> ModelShape:
+    """Count a causal language model; its weights may be on the meta device."""
+    text = empty.config.get_text_config()
     heads = text.num_attention_heads
     linears: dict[tuple[str, int, int], int] = {}
     for name, module in empty.base_model.named_modules():

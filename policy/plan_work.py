@@ -1,4 +1,4 @@
-"""Tokens, floating-point operations and seconds of every stage of a round, from the settings. Pure.
+"""Tokens, floating-point operations and seconds of every stage of a round, from the settings; nothing is read.
 
 A stage is a list of ``Work``: so many tokens, sampled one by one (``decode``), read (``forward``) or trained on
 (``train``). Operations a token, N the weights it is multiplied with (Kaplan et al. 2020, arXiv:2001.08361, 2.1):
