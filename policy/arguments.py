@@ -46,6 +46,7 @@ def trainer_arguments(config: Config, folder: Path, world_size: int = 1) -> GRPO
         output_dir=str(folder),
         seed=config.seed,
         per_device_train_batch_size=micro,
+        per_device_eval_batch_size=ppo.paths,  # TRL wants whole groups; no evaluation of its own is run
         steps_per_generation=batch // (micro * world_size),
         gradient_accumulation_steps=per_update // (micro * world_size),
         num_generations=ppo.paths,

@@ -34,6 +34,7 @@ PURE = [
     "policy/advantages.py",
     "policy/gae.py",
     "policy/objective.py",
+    "policy/plan_memory.py",
 ]
 IMPURE_MODULES = {
     "common.config",
