@@ -6,7 +6,6 @@ characters and isolated in direction. Built from whatever the run folder holds s
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +20,7 @@ from eval.failures import Cases
 from eval.monitor_charts import alarm_list, monitor_charts
 from eval.run_folder import RoundData, read_rounds
 from eval.schema import Figure, Metrics, PRMFigures, SampledFigures
+from eval.shown_text import plain_text
 
 MAX_BYTES = 3_000_000
 TEXT_LIMITS = (1500, 400, 100, 30)
@@ -51,16 +51,6 @@ def render(name: str, rounds: Sequence[RoundData]) -> str:
         if len(page.encode("utf-8")) <= MAX_BYTES:
             break
     return page
-
-
-def plain_text(value: object, limit: int) -> str:
-    """Text that can be shown as it is: control and direction characters become "�", cut at ``limit`` characters."""
-    text = str(value)
-    cut = text[:limit] + "…" if len(text) > limit else text
-    return "".join(
-        char if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn") else "�"
-        for char in cut
-    )
 
 
 @lru_cache(maxsize=len(TEXT_LIMITS))

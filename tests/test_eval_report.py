@@ -14,8 +14,9 @@ from common.errors import InputError
 from eval.charts import MAX_POINTS, Series, line_chart, nice_ticks, shown_number
 from eval.failures import Cases, examples, failure_groups
 from eval.monitor_charts import alarm_list, monitor_charts
-from eval.report import MAX_BYTES, _joined, build_report, plain_text
+from eval.report import MAX_BYTES, _joined, build_report
 from eval.schema import Figure, write_record
+from eval.shown_text import plain_text
 from eval.table import Row, headline_rows, print_table, shown_interval, shown_value
 
 HOSTILE = "</style></script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}\x00\x1b[31m\u202e"
