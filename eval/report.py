@@ -1,11 +1,16 @@
 """``report.html``: one self-contained page on a run, readable offline, on a desk and on a phone.
 
-The page holds no script and its content-security policy forbids any; texts of models are escaped, stripped of control
-characters and isolated in direction. Built from whatever the run folder holds so far.
+The page holds one script, named by its hash in the content-security policy, so that no other can run; it sets text and
+never markup. Texts of models are escaped, stripped of control characters and isolated in direction. Built from whatever
+the run folder holds so far; ``--watch`` builds it again while the run goes on.
 """
 
 from __future__ import annotations
 
+import argparse
+import base64
+import hashlib
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -13,39 +18,57 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from common.errors import InputError
 from common.runs import write_atomic
 from eval import table
 from eval.charts import Chart, Series, line_chart, shown_number
 from eval.failures import Cases
-from eval.monitor_charts import alarm_list, monitor_charts
+from eval.monitor_charts import alarm_groups, alarm_list, alarm_timeline, monitor_charts
+from eval.report_live import newest_change, stage_states, watch
+from eval.report_paths import browsed_paths
 from eval.run_folder import RoundData, read_rounds
 from eval.schema import Figure, Metrics, PRMFigures, SampledFigures
 from eval.shown_text import plain_text
 
 MAX_BYTES = 3_000_000
-TEXT_LIMITS = (1500, 400, 100, 30)
-"""Characters of a model's text that are shown; the first limit under which the page fits ``MAX_BYTES`` is taken."""
+FITS = ((1500, 600, 9), (400, 480, 1), (100, 200, 1), (30, 60, 0))
+"""(characters of a model's text, paths to browse, rounds with charts of what is not watched) that are shown: the first
+row under which the page fits ``MAX_BYTES`` is taken."""
 MAX_GROUPS = 24
 MAX_EXAMPLES = 40
+TEMPLATES = Path(__file__).parent / "templates"
 
 
-def build_report(run_dir: Path) -> Path:
+def build_report(run_dir: Path, refresh: float | None = None) -> Path:
     """Write ``<run_dir>/report.html`` by rename and return its path.
+
+    Args:
+        refresh: seconds after which the page reads itself again while a stage is not finished; None: never.
 
     Raises:
         InputError: no such run folder, or no round in it.
     """
     rounds = read_rounds(run_dir)
     target = run_dir / "report.html"
-    write_atomic(target, render(run_dir.name, rounds))
+    write_atomic(target, render(run_dir.name, rounds, newest=newest_change(run_dir), refresh=refresh))
     return target
 
 
-def render(name: str, rounds: Sequence[RoundData]) -> str:
-    """The page as text, at most ``MAX_BYTES`` long in UTF-8 by showing less of each text."""
-    view = report_view(name, rounds)
+def render(name: str, rounds: Sequence[RoundData], *, newest: float = 0.0, refresh: float | None = None) -> str:
+    """The page as text, at most ``MAX_BYTES`` long in UTF-8 by showing less.
+
+    newest: when a file of the run was last written, seconds since 1970. refresh: see ``build_report``.
+    """
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    view = report_view(name, rounds) | {"newest": round(newest, 1), "script": script, "script_hash": digest}
+    view["refresh"] = refresh if view["is_unfinished"] else None
     page = ""
-    for limit in TEXT_LIMITS:
+    for limit, most, further in FITS:
+        view["paths"] = browsed_paths(rounds, text_limit=limit, most=most)
+        view["trainings"] = [
+            training | ({} if place < further else {"further": []}) for place, training in enumerate(view["trainings"])
+        ]
         page = _environment(limit).get_template("report.html.j2").render(view)
         page = page.encode("utf-8", "replace").decode("utf-8")
         if len(page.encode("utf-8")) <= MAX_BYTES:
@@ -53,10 +76,10 @@ def render(name: str, rounds: Sequence[RoundData]) -> str:
     return page
 
 
-@lru_cache(maxsize=len(TEXT_LIMITS))
+@lru_cache(maxsize=len(FITS))
 def _environment(limit: int) -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -77,6 +100,9 @@ def report_view(name: str, rounds: Sequence[RoundData]) -> dict[str, Any]:
     return {
         "name": name,
         "notes": [note for data in rounds for note in data.notes],
+        "stages": [{"index": data.index, "states": stage_states(data)} for data in rounds],
+        "is_unfinished": any(state["state"] != "done" for data in rounds for state in stage_states(data)),
+        "has_paths": any(data.shelf or data.cases for data in rounds),
         "latest": latest.index if latest else None,
         "metrics": metrics,
         "headline": table.headline_rows(metrics) if metrics else [],
@@ -88,6 +114,7 @@ def report_view(name: str, rounds: Sequence[RoundData]) -> dict[str, Any]:
         "calibration": _calibration(metrics) if metrics else None,
         "trainings": [training for data in reversed(rounds) if (training := _training(data))],
         "rounds": [_round_row(data) for data in rounds],
+        "rounds_chart": _rounds_chart(evaluated),
         "failures": cases.failures[:MAX_GROUPS] if cases else [],
         "failures_left_out": max(len(cases.failures) - MAX_GROUPS, 0) if cases else 0,
         "examples": _by_title(cases) if cases else [],
@@ -99,17 +126,26 @@ def report_view(name: str, rounds: Sequence[RoundData]) -> dict[str, Any]:
 def _training(data: RoundData) -> dict[str, Any] | None:
     """Monitors of one round's PPO and the history of its PRM fit; None when neither was logged."""
     rows = data.logs.get("ppo", [])
-    watched, further = monitor_charts(rows, data.config)
+    alarms = alarm_list(rows)
+    stopped = data.done.get("ppo", {}).get("stopped_by")
+    if stopped and not any(text.startswith("stopped: ") for _, text in alarms):
+        alarms.append((None, f"stopped: {stopped}"))
+    groups = alarm_groups(alarms, f"alarm-{data.index}")
+    watched, further = monitor_charts(rows, data.config, groups)
     history = data.payload.get("prm", {}).get("history")
     history = _joined([row for row in history if isinstance(row, dict)] if isinstance(history, list) else [])
     fit = monitor_charts(data.logs.get("prm", []) or history, {})
-    if not watched and not further and not any(fit):
+    if not watched and not further and not any(fit) and not groups:
         return None
-    stopped = data.done.get("ppo", {}).get("stopped_by")
-    alarms = [(None if x is None else shown_number(x), text) for x, text in alarm_list(rows)]
-    if stopped and not any(text.startswith("stopped: ") for _, text in alarms):
-        alarms.append((None, f"stopped: {stopped}"))
-    return {"index": data.index, "watched": watched, "further": further, "fit": fit[0] + fit[1], "alarms": alarms}
+    return {
+        "index": data.index,
+        "watched": watched,
+        "further": further,
+        "fit": fit[0] + fit[1],
+        "groups": groups,
+        "count": len(alarms),
+        "timeline": alarm_timeline(groups, rows),
+    }
 
 
 def _joined(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -247,6 +283,34 @@ def _round_row(data: RoundData) -> dict[str, Any]:
     }
 
 
+def _rounds_chart(evaluated: Sequence[RoundData]) -> Chart | None:
+    """Accuracies of the base and of each round's policy; None with fewer than two rounds."""
+    measured = [(data.index, data.metrics) for data in evaluated if data.metrics is not None]
+    if len(measured) < 2:
+        return None
+    first = measured[0][1].base
+    series = []
+    for name, style, field in (
+        ("greedy", "policy", "pass1_greedy"),
+        ("sampled, T = 1", "base", "pass1_sampled"),
+        ("majority of 8", "majority", "majority8"),
+        ("best of 8 by PRM", "oracle", "prm_best8"),
+    ):
+        figures = [(-1.0, getattr(first, field))]
+        figures += [(float(index), getattr(metrics.policy, field)) for index, metrics in measured]
+        known = [(x, figure) for x, figure in figures if figure.value is not None]
+        band = [(x, figure.ci95[0] * 100, figure.ci95[1] * 100) for x, figure in known if figure.ci95 is not None]
+        series.append(Series(name, style, [(x, 100 * figure.value) for x, figure in known], band))
+    return line_chart(
+        "Accuracy over rounds",
+        series,
+        x_label="round",
+        note="percent of test problems, the same ones in every round; shaded: 95 % interval",
+        x_values=[-1.0, *(float(index) for index, _ in measured)],
+        x_names={-1.0: "base"},
+    )
+
+
 def _by_title(cases: Cases) -> list[tuple[str, list[Any]]]:
     titles = list(dict.fromkeys(case.title for case in cases.examples))
     shown = cases.examples[:MAX_EXAMPLES]
@@ -256,3 +320,25 @@ def _by_title(cases: Cases) -> list[tuple[str, list[Any]]]:
 def _config_rows(rounds: Sequence[RoundData]) -> list[tuple[str, str]]:
     config = next((data.config for data in reversed(rounds) if data.config), {})
     return [(key, str(value)) for key, value in sorted(config.items())]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m eval.report", description=__doc__)
+    parser.add_argument("run", type=Path, help="run folder")
+    parser.add_argument("--watch", type=float, metavar="SECONDS", help="write the page again while the run goes on")
+    options = parser.parse_args(argv)
+    try:
+        if options.watch is None:
+            print(f"report: {build_report(options.run)}")
+        elif not options.watch >= 1:
+            raise InputError(f"--watch {options.watch:g}: must be 1 or more seconds")
+        else:
+            watch(options.run, lambda refresh: build_report(options.run, refresh), options.watch)
+    except InputError as error:
+        print(f"eval.report: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -77,7 +77,7 @@ def pieces(text: str) -> list[Piece]:
     while match := FORMULA.search(text, start):
         end = _bare_end(text, match.end()) if match["bare"] else match.end()
         source = text[match.start() : end] if match["bare"] else next(filter(None, match.groups()))
-        is_block = bool(match["dollars"] or match["bracket"])
+        is_block = bool(match["dollars"] or match["bracket"])  # has a line of its own
         found += [text[start : match.start()], formula(source, is_block=is_block) or text[match.start() : end]]
         start = end
     return _joined([*found, text[start:]])

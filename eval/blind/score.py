@@ -87,12 +87,12 @@ class BlindScore(Strict):
     criteria: dict[str, Criterion]
 
 
-def score(key: Key, raters: Sequence[Ratings], *, seed: int = 0) -> BlindScore:
+def score(key: Key, raters: Sequence[Ratings], *, seed: int = 0, resamples: int = RESAMPLES) -> BlindScore:
     """All figures of the ratings that belong to ``key``.
 
     Args:
         raters: as ``read_ratings`` gives them.
-        seed: of the bootstrap.
+        seed, resamples: of the bootstrap.
 
     Raises:
         InputError: nobody rated anything.
@@ -101,7 +101,7 @@ def score(key: Key, raters: Sequence[Ratings], *, seed: int = 0) -> BlindScore:
     if not found:
         raise InputError("no problem is rated in these files")
     problems = len(key.items)
-    resampler = Resampler.create(problems, num_resamples=RESAMPLES, seed=seed)
+    resampler = Resampler.create(problems, num_resamples=resamples, seed=seed)
     return BlindScore(
         page=key.page,
         a=key.a,
@@ -162,7 +162,7 @@ def _criterion(name: str, found: Sequence[Vote], problems: int, raters: int, res
     return Criterion(
         a=resampler.figure(sums_a, absent=absent),
         b=resampler.figure(sums_b, absent=absent),
-        difference=resampler.difference(sums_a, sums_b, absent=absent),
+        difference=resampler.difference(sums_b, sums_a, absent=absent),
         agreement=agreement(table, "nominal" if name == "correctness" else "ordinal"),
     )
 

@@ -120,6 +120,7 @@
     const values = rated(state.at);
     const isRevised = isComplete(state.at);
     values[index] = option[0];
+    if (!Object.keys(state.values).length) $("help").open = false;
     state.values[state.at] = values;
     keep();
     const left = values.findIndex((value, place) => value === null && place > index);
