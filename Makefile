@@ -12,6 +12,7 @@ ARGS   ?=
 A      ?= $(RUN)
 B      ?= $(RUN):base
 OUT    ?= blind.html
+WATCH  ?=
 LAUNCH ?=
 
 STAGE_ARGS = --config $(CONFIG) --run $(RUN) --round $(ROUND) $(ARGS)
@@ -71,8 +72,8 @@ $(VENV)/.installed-blind: $(VENV)/.installed
 blind: $(VENV)/.installed-blind  ## a page on which people compare A with B without knowing which is which
 	$(PY) -m eval.blind make --a $(A) --b $(B) --out $(OUT) $(ARGS)
 
-report: $(VENV)/.installed  ## write report.html of a run again
-	$(PY) -m eval.report $(RUN)
+report: $(VENV)/.installed  ## write report.html of a run again (WATCH=10: again and again, every 10 s, while it goes on)
+	$(PY) -m eval.report $(RUN) $(if $(WATCH),--watch $(WATCH))
 
 base: $(VENV)/.installed  ## train the embedded base model again (its weights are shipped)
 	$(PY) -m data_gen.base --out data_gen/base_model $(ARGS)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -24,6 +25,12 @@ SHARES = (0.4, 0.2, 0.2)
 error. What is left over is taken evenly from all paths."""
 
 
+class BrowsedCase(Case):
+    """A path to read; ``count`` sampled paths of the model on its problem have the same text."""
+
+    count: Annotated[int, Field(gt=0)]
+
+
 class PathShelf(Strict):
     """Paths to browse.
 
@@ -38,16 +45,20 @@ class PathShelf(Strict):
     threshold: Share | None
     aggregate: str
     sampled: dict[str, Count]
-    cases: list[Case]
+    cases: list[BrowsedCase]
 
 
 def shelf(base: ModelPools, policy: ModelPools, *, threshold: float | None, aggregate: str = "min") -> PathShelf:
-    """At most ``PATHS`` sampled paths of each model; the same ones every time, each once."""
+    """At most ``PATHS`` different sampled paths of each model; the same ones every time."""
     cases, sampled = [], {}
     for name, model in (("policy", policy), ("base", base)):
-        found = list(seen_paths(model, aggregate))
-        sampled[name] = len(found)
-        cases += [as_case(name, _title(found[index]), found[index]) for index in chosen(found, threshold)]
+        everything = list(seen_paths(model, aggregate))
+        sampled[name] = len(everything)
+        counts = Counter((seen.problem.id, seen.path.text) for seen in everything)
+        found = list({(seen.problem.id, seen.path.text): seen for seen in reversed(everything)}.values())[::-1]
+        for seen in (found[index] for index in chosen(found, threshold)):
+            count = counts[seen.problem.id, seen.path.text]
+            cases.append(BrowsedCase(**as_case(name, _title(seen), seen).model_dump(), count=count))
     return PathShelf(threshold=threshold, aggregate=aggregate, sampled=sampled, cases=cases)
 
 

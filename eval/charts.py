@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 WIDTH, HEIGHT = 360, 216
-LEFT, RIGHT, TOP, BOTTOM = 46, 14, 14, 34
+LEFT, RIGHT, TOP, BOTTOM = 54, 14, 14, 34
 MAX_POINTS = 200
 """Longer series are thinned to this many points, first and last kept."""
 MAX_MARKS = 50

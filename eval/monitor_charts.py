@@ -15,6 +15,8 @@ from policy.monitors import BatchFacts, Limits, batch_alarms
 Row = Mapping[str, Any]
 X_KEYS = ("step", "global_step", "batch", "update")
 MAX_FURTHER = 40
+END = "stopped: max_steps"
+"""What a run says that made all its updates: no alarm."""
 RULE_NAMES = {rule.name for rule in RULES}
 
 
@@ -57,7 +59,8 @@ class AlarmGroup:
 
     Attributes:
         name: of the rule, or the message without its numbers.
-        style: "stop" ended the run, "act" changed something, "alarm" was logged and nothing more.
+        style: "stop" ended the run, "act" changed something, "alarm" was logged and nothing more, "end": all updates
+            are made.
         anchor: place on the page that lists them.
         events: (update or None, message), in the log's order.
     """
@@ -99,6 +102,8 @@ def _kind(text: str) -> str:
 
 def _style(events: Sequence[tuple[float | None, str]]) -> str:
     texts = [text for _, text in events]
+    if texts == [END]:
+        return "end"
     if any(text.startswith("stopped: ") for text in texts):
         return "stop"
     acted = any(("action: " in text and "(log only)" not in text) or text.startswith("kl_coef ") for text in texts)

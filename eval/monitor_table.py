@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from policy.actions import RULES, Action, Rule, Shape, tuned
 from policy.monitors import Limits
@@ -188,6 +188,6 @@ def _level(rule: Rule, values: Sequence[float]) -> float | None:
     return rule.limit * (max(means) if rule.shape is Shape.DROPPED else means[0])
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """True for a finite number; a truth value is none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

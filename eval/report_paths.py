@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from eval.browse import BrowsedCase
 from eval.failures import Case, Cases
 from eval.run_folder import RoundData
 from eval.shown_text import plain_text
@@ -26,7 +27,7 @@ def browsed_paths(rounds: Sequence[RoundData], *, text_limit: int, most: int) ->
 
 def _round(data: RoundData, text_limit: int, most: int) -> dict[str, Any]:
     if data.shelf is not None:
-        cases, threshold = data.shelf.cases, data.shelf.threshold
+        cases, threshold = list[Case](data.shelf.cases), data.shelf.threshold
         sampled = sum(data.shelf.sampled.values())
     else:
         cases = _of_cases(data.cases) if data.cases else []
@@ -63,4 +64,5 @@ def _path(case: Case, text_limit: int) -> dict[str, Any]:
         "score": case.path_score,
         "steps": [[cut(step.text), step.score, step.mark] for step in case.steps],
         "tail": cut(case.tail),
+        "count": case.count if isinstance(case, BrowsedCase) else 1,
     }

@@ -51,7 +51,7 @@
     if (!paths.length) return;
     for (const [id, [label, of]] of Object.entries(FILTERS)) {
       const values = [...new Set(paths.map(of))].sort();
-      select(id, label, [["", "all"], ...values.map(value => [value, value])]);
+      if (values.length > 1) select(id, label, [["", "all"], ...values.map(value => [value, value])]);
     }
     select("dispute", "disagreement", [["", "all"], ...Object.entries(DISPUTES).map(([id, [text]]) => [id, text])]);
     select("order", "order", Object.entries(ORDERS).map(([id, [text]]) => [id, text]));
@@ -74,16 +74,18 @@
   }
 
   function reset() {
-    for (const id of [...Object.keys(FILTERS), "dispute"]) $("by-" + id).value = "";
+    for (const box of document.querySelectorAll("#filters select")) box.value = "";
     $("by-order").value = "wrong-high";
     shown = PAGE;
     list();
   }
 
+  const wanted = id => ($("by-" + id) || { value: "" }).value;
+
   function found() {
     const dispute = DISPUTES[$("by-dispute").value];
     return paths
-      .filter(path => Object.entries(FILTERS).every(([id, [, of]]) => !$("by-" + id).value || of(path) === $("by-" + id).value))
+      .filter(path => Object.entries(FILTERS).every(([id, [, of]]) => !wanted(id) || of(path) === wanted(id)))
       .filter(path => !dispute || dispute[1](path))
       .sort(ORDERS[$("by-order").value][1]);
   }
@@ -92,14 +94,14 @@
     const all = found();
     $("path-list").replaceChildren(...all.slice(0, shown).map(row));
     const sampled = rounds.reduce((sum, round) => sum + round.sampled, 0);
-    $("path-count").textContent = all.length + " of " + paths.length + " paths" + (sampled ? " (taken from " + sampled + " sampled ones: where PRM, outcome and oracle disagree first)" : "");
+    $("path-count").textContent = all.length + " of " + paths.length + " different paths" + (sampled ? " (taken from " + sampled + " sampled ones: where PRM, outcome and oracle disagree first; × n: sampled n times)" : "");
     $("more").hidden = all.length <= shown;
   }
 
   function row(path) {
     const verdict = make("span", "pill " + (isRight(path) ? "right" : isWrong(path) ? "wrong" : "other"), path.verdict.toLowerCase());
     const number = make("b", "path-score", path.score === null ? "–" : path.score.toFixed(2));
-    const where = make("span", "soft", path.model + (rounds.length > 1 ? ", round " + path.round : "") + ", " + path.kind);
+    const where = make("span", "soft", path.model + (rounds.length > 1 ? ", round " + path.round : "") + ", " + path.kind + (path.count > 1 ? ", × " + path.count : ""));
     const box = make("details", "path", make("summary", "", verdict, number, where, make("bdi", "one-line", path.problem)));
     box.addEventListener("toggle", () => { if (box.open && box.childElementCount === 1) box.append(body(path)); });
     return box;
