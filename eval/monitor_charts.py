@@ -86,7 +86,12 @@ def alarm_timeline(groups: Sequence[AlarmGroup], rows: Sequence[Row]) -> EventCh
     """Every kind of alarm as a row over the updates of the log; None without an alarm that has an update."""
     updates = [x for index, row in enumerate(rows) if (x := _x(row, index)) is not None]
     events = [
-        EventRow(group.name[:90], group.style, group.anchor, [x for x, _ in group.events if x is not None])
+        EventRow(
+            group.name if len(group.name) <= 56 else group.name[:55] + "…",
+            group.style,
+            group.anchor,
+            [x for x, _ in group.events if x is not None],
+        )
         for group in groups
     ]
     events = [row for row in events if row.at]

@@ -163,15 +163,15 @@ def limits_of(monitor: Monitor, config: Mapping[str, Any], points: Points) -> li
         if is_number(value):
             level = {"absolute": value, "share": value * start, "rise": value + start}[monitor.limit_is]
             found.append((float(level), f"{effect} {level:.3g}"))
+    acts = config.get("ppo.alarm_actions", True)
     if not monitor.fact:
         return found
     if monitor.fact in ALARMS:
         found.append((ALARMS[monitor.fact], f"alarm {ALARMS[monitor.fact]:.3g}"))
-    acts = config.get("ppo.alarm_actions", True)
     for rule in rules_in_force(config):
-        level = _level(rule, values) if rule.fact == monitor.fact else None
-        if level is not None:
-            found.append((level, f"{DOES[rule.action] if acts else 'alarm'} {level:.3g}"))
+        at = _level(rule, values) if rule.fact == monitor.fact else None
+        if at is not None:
+            found.append((at, f"{DOES[rule.action] if acts else 'alarm'} {at:.3g}"))
     return found
 
 

@@ -92,8 +92,8 @@ def _from_run(folder: FilePath, side: str) -> list[Answer]:
         for problem in read_records(place / STAGE_FOLDERS["sample"] / "problems_test.jsonl", Problem.from_row)
     }
     files = place / STAGE_FOLDERS["eval"] / "paths" if side == "policy" else place.parent / "base_paths"
-    pools = [read_checked_rows(file, Path.from_row) for file in sorted(files.glob("*.jsonl"))]
-    pools = [pool for pool in pools if pool and {path.problem_id for path in pool} == problems.keys()]
+    found = [read_checked_rows(file, Path.from_row) or [] for file in sorted(files.glob("*.jsonl"))]
+    pools = [pool for pool in found if {path.problem_id for path in pool} == problems.keys()]
     if not pools:
         raise InputError(f"{files}: no paths of the {side} on the test problems; run: make eval RUN={place.parent}")
     paths = min(pools, key=len)  # the greedy pool has one path a problem, the others have several
