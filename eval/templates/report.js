@@ -161,8 +161,18 @@
     target.scrollIntoView();
   }
 
+  function folds() {
+    const seen = {};
+    return [...document.querySelectorAll("details")].map(box => {  // by words without numbers: the run may have gone on
+      const section = box.closest("section");
+      const name = (section ? section.id : "") + ":" + box.querySelector("summary").textContent.replace(/[0-9.…]+/g, "").trim();
+      seen[name] = (seen[name] || 0) + 1;
+      return [name + "#" + seen[name], box];
+    });
+  }
+
   function keep() {
-    const open = [...document.querySelectorAll("details")].map(box => box.open);
+    const open = Object.fromEntries(folds().map(([name, box]) => [name, box.open]));
     const filters = Object.fromEntries([...document.querySelectorAll("#filters select")].map(box => [box.id, box.value]));
     try {
       sessionStorage.setItem(SLOT, JSON.stringify({ y: scrollY, open, filters, shown }));
@@ -187,7 +197,7 @@
       shown = kept.shown;
       list();
     }
-    document.querySelectorAll("details").forEach((box, index) => { if (index in kept.open) box.open = kept.open[index]; });
+    for (const [name, box] of folds()) if (Object.hasOwn(kept.open, name)) box.open = kept.open[name];
     requestAnimationFrame(() => scrollTo(0, kept.y));
     return true;
   }
