@@ -85,6 +85,17 @@ def test_hostile_text_is_only_text(tmp_path):
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/1998/Math/MathML", "")
 
 
+def test_empty_answers_and_half_characters(tmp_path):
+    """JSON may hold a lone surrogate, which no file can."""
+    files = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    for file, text in zip(files, ("", "\ud800 and \U0001d4b3"), strict=True):
+        file.write_text(json.dumps({"problem": "p \udfff", "output": text}))
+    assert main(["make", "--a", str(files[0]), "--b", str(files[1]), "--out", str(tmp_path / "x.html")]) == 0
+    (item,) = data_of((tmp_path / "x.html").read_text())["items"]
+    assert sorted(one["pieces"][0] for one in item["answers"]) == ["[no text]", "� and \U0001d4b3"]
+    assert read_record(tmp_path / "x.key.json", Key).items[0].problem == "p �"
+
+
 def test_formulas_become_elements_of_a_closed_set():
     pytest.importorskip("latex2mathml")
     found = pieces(r"Half is $\frac{1}{2}$, costs $5 and $6, so \boxed{\sqrt{2}}.")
@@ -223,6 +234,8 @@ def test_agreement_of_equal_people_and_of_dice(tmp_path):
     assert score(key, same).preference.agreement.alpha == 1
     dice = [rater(key, name, 0.5, seed=1, ties=0.2) for name in "xyz"]
     assert abs(score(key, dice).preference.agreement.alpha) < 0.12  # 200 problems, 3 people: deviation about 0.04
+    agreed = score(key, [rater(key, name, 0.95, seed=1) for name in "xy"]).preference.agreement.alpha
+    assert agreed == pytest.approx(2 * (0.95**2 + 0.05**2) - 1, abs=0.12)  # chance agrees on half of drawn places
     assert score(key, dice[:1]).preference.agreement.reason == "nothing was rated by two people"
 
 

@@ -83,7 +83,7 @@ def page_items(drawn: Sequence[tuple[Pair, Literal["a", "b"]]]) -> list[dict[str
 def shown(text: str) -> dict[str, Any]:
     """A text as it is shown: ``pieces`` with formulas, and ``source`` where that differs."""
     source = plain_text(text, MAX_ANSWER)
-    drawn: list[Piece] = pieces(source)
+    drawn: list[Piece] = pieces(source) or ["[no text]"]
     if len(text) > MAX_ANSWER:
         drawn = [*drawn, f"\n[{len(text) - MAX_ANSWER} more characters are not shown]"]
     return {"pieces": drawn} | ({} if all(isinstance(piece, str) for piece in drawn) else {"source": source})
@@ -109,10 +109,10 @@ def make_page(
     page = page_hash(items)
     key = Key(
         page=page,
-        a=a.name,
-        b=b.name,
+        a=plain_text(a.name, 1000),
+        b=plain_text(b.name, 1000),
         seed=seed,
-        items=[KeyItem(problem=pair.problem[:300], first=first) for pair, first in drawn],
+        items=[KeyItem(problem=plain_text(pair.problem, 300), first=first) for pair, first in drawn],
         identical=pairs.identical,
         not_drawn=len(pairs.different) - len(drawn),
     )

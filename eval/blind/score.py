@@ -50,6 +50,8 @@ class Preference(Strict):
         sign_test: P(a split of the decided problems at least this uneven | both equally good), two-sided.
         first_place: share of the answer that stood first among the votes that are no ties; far from 0.5, the place was
             rated.
+        agreement: on which place is better, first, tie or second. Places are drawn, so what people share by all
+            preferring one model counts as agreement, which by model would be put down to chance.
     """
 
     votes_a: Count
@@ -133,7 +135,7 @@ def _preference(found: Sequence[Vote], problems: int, raters: int, resampler: Re
     a, b = int((sums > 0).sum()), int((sums < 0).sum())
     table = np.full((raters, problems), np.nan)
     for vote in found:
-        table[vote.rater, vote.item] = np.nan if vote.preference is None else vote.preference
+        table[vote.rater, vote.item] = np.nan if vote.is_first is None else vote.is_first
     shares = [(item, (1 + value) / 2) for item, value in said]
     return Preference(
         votes_a=sum(value > 0 for _, value in said),
