@@ -9,6 +9,10 @@ ROUND  ?= 0
 N      ?= 3
 SEEDS  ?= 3
 ARGS   ?=
+A      ?= $(RUN)
+B      ?= $(RUN):base
+OUT    ?= blind.html
+WATCH  ?=
 LAUNCH ?=
 
 STAGE_ARGS = --config $(CONFIG) --run $(RUN) --round $(ROUND) $(ARGS)
@@ -19,12 +23,13 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data prm attack ppo eval rounds report base env-demo repro kill test lint format mutants bench clean
+.PHONY: help setup data prm attack ppo eval rounds blind report base env-demo repro kill test lint format mutants bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 	@echo
 	@echo '  CONFIG=configs/tiny.yaml  RUN=runs/tiny  ROUND=0  N=3  SEEDS=3  ARGS="ppo.kl_coef=0.02"  LAUNCH="accelerate launch …"'
+	@echo '  A=runs/tiny  B=runs/tiny:base  OUT=blind.html'
 	@echo '  settings of a stage: $(PY) -m data_gen|prm|policy|eval --help'
 
 setup: $(VENV)/.installed  ## make .venv and install what the stages need
@@ -60,8 +65,15 @@ eval: $(VENV)/.installed  ## measure base and policy, print the table, write rep
 rounds: $(VENV)/.installed  ## N rounds of the four stages, the PRM refitted in each
 	$(PY) -m pipeline.rounds --config $(CONFIG) --run $(RUN) $(if $(LAUNCH),--launch "$(LAUNCH)") rounds.count=$(N) $(ARGS)
 
-report: $(VENV)/.installed  ## write report.html of a run again
-	$(PY) -m eval.report $(RUN)
+$(VENV)/.installed-blind: $(VENV)/.installed
+	$(PY) -m pip install --quiet --editable '.[blind]'
+	@touch $@
+
+blind: $(VENV)/.installed-blind  ## a page on which people compare A with B without knowing which is which
+	$(PY) -m eval.blind make --a $(A) --b $(B) --out $(OUT) $(ARGS)
+
+report: $(VENV)/.installed  ## write report.html of a run again (WATCH=10: again and again, every 10 s, while it goes on)
+	$(PY) -m eval.report $(RUN) $(if $(WATCH),--watch $(WATCH))
 
 base: $(VENV)/.installed  ## train the embedded base model again (its weights are shipped)
 	$(PY) -m data_gen.base --out data_gen/base_model $(ARGS)

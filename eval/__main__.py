@@ -25,6 +25,7 @@ from data_gen.synthetic import judge
 from eval.accuracy import compare
 from eval.base_paths import FOLDER, saved
 from eval.benchmark import main as benchmark_main
+from eval.browse import shelf
 from eval.collect import EvalSettings, Judge, ModelPools, Score, collect
 from eval.failures import Cases, examples, failure_groups
 from eval.prm_quality import PRMSettings, prm_figures, prm_report
@@ -167,6 +168,8 @@ def eval_stage(config: Config, run: Run) -> None:
         ),
     )
     write_record(stage.file("cases.json"), cases)
+    browsed = shelf(base, policy, threshold=threshold, aggregate=config.eval.aggregate)
+    write_record(stage.file("browser.json"), browsed)
     timer.finish(
         "metrics.json",
         "cases.json",

@@ -79,7 +79,7 @@ Group = tuple[str, str, str | None]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Seen:
+class Seen:
     """One sampled path with everything known of it."""
 
     problem: Problem
@@ -89,13 +89,13 @@ class _Seen:
     path_score: float | None
 
 
-def _seen(model: ModelPools, aggregate: str) -> Iterator[_Seen]:
+def seen_paths(model: ModelPools, aggregate: str) -> Iterator[Seen]:
     pool: Pool = model.sampled
     for p, (problem, paths) in enumerate(zip(model.problems, pool.paths, strict=True)):
         for g, path in enumerate(paths):
             scores = [] if pool.scores is None else pool.scores[p][g]
             judgement = None if pool.judgements is None else pool.judgements[p][g]
-            yield _Seen(problem, path, scores, judgement, path_score(scores, aggregate))
+            yield Seen(problem, path, scores, judgement, path_score(scores, aggregate))
 
 
 def failure_of(path: Path, judgement: Judgement | None) -> tuple[str, str | None] | None:
@@ -123,10 +123,10 @@ def failure_groups(base: ModelPools, policy: ModelPools, *, aggregate: str = "mi
 
     The example of a group is the failed path that the PRM likes best, or the first one sampled without a PRM.
     """
-    members: dict[str, dict[Group, list[_Seen]]] = {"base": {}, "policy": {}}
+    members: dict[str, dict[Group, list[Seen]]] = {"base": {}, "policy": {}}
     totals = {"base": 0, "policy": 0}
     for name, model in (("base", base), ("policy", policy)):
-        for seen in _seen(model, aggregate):
+        for seen in seen_paths(model, aggregate):
             totals[name] += 1
             failure = failure_of(seen.path, seen.judgement)
             if failure is not None:
@@ -139,7 +139,7 @@ def failure_groups(base: ModelPools, policy: ModelPools, *, aggregate: str = "mi
     def example(name: str, key: Group) -> Case | None:
         found = members[name].get(key, [])
         best = max(found, key=lambda seen: -1.0 if seen.path_score is None else seen.path_score, default=None)
-        return None if best is None else _case(name, key[1], best)
+        return None if best is None else as_case(name, key[1], best)
 
     rows = []
     for key in keys:
@@ -168,9 +168,9 @@ def examples(
     Titles: "PRM finds the error", "PRM misses the error", "PRM suspects a right path", "right answer, wrong step",
     "wrong answer, high score" (highest path score first), and "solved by the policy, not by the base" (greedy paths).
     """
-    buckets: dict[tuple[str, str], list[_Seen]] = {}
+    buckets: dict[tuple[str, str], list[Seen]] = {}
     for name, model in (("policy", policy), ("base", base)):
-        for seen in _seen(model, aggregate):
+        for seen in seen_paths(model, aggregate):
             for title in _titles(seen, threshold):
                 buckets.setdefault((title, name), []).append(seen)
     for (title, _), found in buckets.items():
@@ -183,7 +183,7 @@ def examples(
         for title, name in order:
             found = buckets[title, name]
             if depth < len(found) and len(picked) < limit:
-                picked.append(_case(name, title, found[depth]))
+                picked.append(as_case(name, title, found[depth]))
     return sorted(picked, key=lambda case: (TITLES.index(case.title), case.model))
 
 
@@ -199,7 +199,7 @@ TITLES = (
 )
 
 
-def _titles(seen: _Seen, threshold: float | None) -> list[str]:
+def _titles(seen: Seen, threshold: float | None) -> list[str]:
     path, judgement = seen.path, seen.judgement
     titles = []
     if path.verdict is Verdict.WRONG and not path.is_truncated and seen.path_score is not None:
@@ -217,10 +217,10 @@ def _titles(seen: _Seen, threshold: float | None) -> list[str]:
     return titles
 
 
-def _newly_solved(base: ModelPools, policy: ModelPools, aggregate: str) -> dict[tuple[str, str], list[_Seen]]:
+def _newly_solved(base: ModelPools, policy: ModelPools, aggregate: str) -> dict[tuple[str, str], list[Seen]]:
     """Greedy paths of both models on problems that only the policy solves, in the test set's order."""
-    found: dict[tuple[str, str], list[_Seen]] = {(SOLVED, "base"): [], (SOLVED, "policy"): []}
-    greedy = [list(_seen(dataclasses.replace(model, sampled=model.greedy), aggregate)) for model in (base, policy)]
+    found: dict[tuple[str, str], list[Seen]] = {(SOLVED, "base"): [], (SOLVED, "policy"): []}
+    greedy = [list(seen_paths(dataclasses.replace(model, sampled=model.greedy), aggregate)) for model in (base, policy)]
     for before, after in zip(*greedy, strict=True):
         if is_right(after.path) and before.path.verdict.is_judged and not is_right(before.path):
             found[SOLVED, "base"].append(before)
@@ -228,7 +228,7 @@ def _newly_solved(base: ModelPools, policy: ModelPools, aggregate: str) -> dict[
     return found
 
 
-def _case(model: str, title: str, seen: _Seen) -> Case:
+def as_case(model: str, title: str, seen: Seen) -> Case:
     path, problem, judgement = seen.path, seen.problem, seen.judgement
     steps = [
         CaseStep(text=_cut(step.text), score=_shown(seen.scores, k), mark=_mark(judgement, k))

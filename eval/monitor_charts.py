@@ -3,89 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
-from eval.charts import Chart, Series, line_chart
+from eval.charts import Chart, EventChart, EventRow, Series, event_chart, line_chart
+from eval.monitor_table import FACT_KEYS, MONITORS, is_number, limits_of
+from policy.actions import RULES
 from policy.monitors import BatchFacts, Limits, batch_alarms
 
 Row = Mapping[str, Any]
 X_KEYS = ("step", "global_step", "batch", "update")
 MAX_FURTHER = 40
+END = "stopped: max_steps"
+"""What a run says that made all its updates: no alarm."""
+RULE_NAMES = {rule.name for rule in RULES}
 
 
-@dataclasses.dataclass(frozen=True)
-class Monitor:
-    """One watched quantity.
+def monitor_charts(
+    rows: Sequence[Row], config: Mapping[str, Any], groups: Sequence[AlarmGroup] = ()
+) -> tuple[list[Chart], list[Chart]]:
+    """Charts of the watched quantities that the log holds, and of at most ``MAX_FURTHER`` others by name.
 
-    Attributes:
-        title: with unit.
-        keys: names it may have in a log row, with or without a prefix up to "/"; the first present one is drawn.
-        note: what a healthy run looks like.
-        limits: (setting that holds the limit, what happens there).
-        limit_is: the setting is the limit itself (``absolute``), or it is multiplied with (``share``) or added to
-            (``rise``) the mean of the first window of batches, as the stop rules do.
+    groups: alarms to mark on the time lines.
     """
-
-    title: str
-    keys: tuple[str, ...]
-    note: str
-    limits: tuple[tuple[str, str], ...] = ()
-    limit_is: Literal["absolute", "share", "rise"] = "absolute"
-
-
-MONITORS = (
-    Monitor(
-        "Validation accuracy",
-        ("validation_accuracy", "eval_accuracy", "accuracy"),
-        "should rise; the run stops when it stays flat",
-    ),
-    Monitor("Validation accuracy, greedy", ("eval_greedy", "validation_greedy"), "should rise"),
-    Monitor("Validation accuracy, sampled", ("validation_sampled", "eval_sampled", "sampled_accuracy"), "should rise"),
-    Monitor(
-        "KL to the reference, nats a token",
-        ("kl/reference", "kl", "kl_reference", "kl_round"),
-        "grows slowly",
-        (("ppo.kl_cap", "stop"), ("ppo.kl_high", "more KL weight")),
-    ),
-    Monitor("KL to the base model, nats a token", ("kl/base", "kl_base", "kl_to_base"), "grows slowly"),
-    Monitor(
-        "Steps a path",
-        ("mean_steps", "steps"),
-        "stays; a fall without a gain is reward hacking",
-        (("ppo.steps_floor", "stop"),),
-        limit_is="share",
-    ),
-    Monitor(
-        "Repeated 4-grams, share",
-        ("repeated_ngrams",),
-        "stays near its start",
-        (("ppo.repeat_limit", "stop"),),
-        limit_is="rise",
-    ),
-    Monitor(
-        "Outcome reward", ("reward/outcome", "reward_outcome", "outcome_reward", "reward_mean", "reward"), "should rise"
-    ),
-    Monitor("Mean PRM score of a step", ("prm/mean_score", "process_reward"), "rises with the outcome, not alone"),
-    Monitor("Realised process share", ("process_share", "realised_process_share"), "near its weight in the mix"),
-    Monitor("Clip fraction", ("clip_fraction", "clip_ratio"), "below about 0.3"),
-    Monitor("Entropy, nats a token", ("entropy",), "falls slowly, not to 0"),
-    Monitor("Gradient norm", ("grad_norm",), "no spikes", (("ppo.max_grad_norm", "clipped"),)),
-    Monitor("PRM fallbacks, share of paths", ("fallback_share", "fallbacks", "fallback"), "0"),
-    Monitor("Truncated paths, share", ("truncated_share", "truncated", "clipped_ratio"), "low"),
-    Monitor("Unparsed answers, share", ("unparsed_share", "unparsed"), "falls"),
-    Monitor(
-        "Groups with equal rewards, share", ("equal_group_share", "equal_groups", "frac_reward_zero_std"), "not near 1"
-    ),
-    Monitor("Updates skipped as not finite", ("update/skipped", "skipped"), "0"),
-)
-
-
-def monitor_charts(rows: Sequence[Row], config: Mapping[str, Any]) -> tuple[list[Chart], list[Chart]]:
-    """Charts of the watched quantities that the log holds, and of at most ``MAX_FURTHER`` others by name."""
     names = _numeric_keys(rows)
-    alarms = [(x, message) for x, message in alarm_list(rows) if x is not None]
+    alarms = [(x, text, group.anchor) for group in groups for x, text in group.events if x is not None]
     watched, used = [], set()
     for monitor in MONITORS:
         key = next((names[short] for short in monitor.keys if short in names), None)
@@ -98,7 +41,7 @@ def monitor_charts(rows: Sequence[Row], config: Mapping[str, Any]) -> tuple[list
             [Series(monitor.title, "policy", points)],
             note=monitor.note,
             x_label="update",
-            limits=_limits(monitor, config, points),
+            limits=limits_of(monitor, config, points),
             alarms=alarms,
         )
         watched += [chart] if chart else []
@@ -110,17 +53,66 @@ def monitor_charts(rows: Sequence[Row], config: Mapping[str, Any]) -> tuple[list
     return watched, [chart for chart in charts if chart]
 
 
-FACT_KEYS = {
-    "kl": "kl/reference",
-    "repeated_ngrams": "rollout/repeated_ngrams",
-    "mean_steps": "rollout/steps",
-    "fallback_share": "rollout/fallback_share",
-    "truncated_share": "rollout/truncated",
-    "unparsed_share": "rollout/unparsed",
-    "reward_mean": "reward/outcome",
-    "equal_group_share": "rollout/equal_groups",
-}
-"""Field of the monitors' ``BatchFacts`` → key in a log row."""
+@dataclasses.dataclass(frozen=True)
+class AlarmGroup:
+    """Alarms of one kind.
+
+    Attributes:
+        name: of the rule, or the message without its numbers.
+        style: "stop" ended the run, "act" changed something, "alarm" was logged and nothing more, "end": all updates
+            are made.
+        anchor: place on the page that lists them.
+        events: (update or None, message), in the log's order.
+    """
+
+    name: str
+    style: str
+    anchor: str
+    events: list[tuple[float | None, str]]
+
+
+def alarm_groups(alarms: Sequence[tuple[float | None, str]], prefix: str) -> list[AlarmGroup]:
+    """Alarms by kind, the kinds in the order of their first event; anchors are ``<prefix>-<number>``."""
+    found: dict[str, list[tuple[float | None, str]]] = {}
+    for x, text in alarms:
+        found.setdefault(_kind(text), []).append((x, text))
+    return [
+        AlarmGroup(kind, _style(events), f"{prefix}-{number}", events)
+        for number, (kind, events) in enumerate(found.items())
+    ]
+
+
+def alarm_timeline(groups: Sequence[AlarmGroup], rows: Sequence[Row]) -> EventChart | None:
+    """Every kind of alarm as a row over the updates of the log; None without an alarm that has an update."""
+    updates = [x for index, row in enumerate(rows) if (x := _x(row, index)) is not None]
+    events = [
+        EventRow(
+            group.name if len(group.name) <= 56 else group.name[:55] + "…",
+            group.style,
+            group.anchor,
+            [x for x, _ in group.events if x is not None],
+        )
+        for group in groups
+    ]
+    events = [row for row in events if row.at]
+    return event_chart(events, (min(updates), max(updates))) if events else None
+
+
+def _kind(text: str) -> str:
+    name = text.partition(":")[0]
+    if name in RULE_NAMES or name == "stopped":
+        return name
+    return re.sub(r"-?\d+(\.\d+)?(e-?\d+)?\s?%?", "…", text)[:120]
+
+
+def _style(events: Sequence[tuple[float | None, str]]) -> str:
+    texts = [text for _, text in events]
+    if texts == [END]:
+        return "end"
+    if any(text.startswith("stopped: ") for text in texts):
+        return "stop"
+    acted = any(("action: " in text and "(log only)" not in text) or text.startswith("kl_coef ") for text in texts)
+    return "act" if acted else "alarm"
 
 
 def alarm_list(rows: Sequence[Row]) -> list[tuple[float | None, str]]:
@@ -149,7 +141,7 @@ def replayed_alarms(rows: Sequence[Row], limits: Limits | None = None) -> dict[i
     found: dict[int, list[str]] = {}
     for index, row in enumerate(rows):
         facts = {field: row.get(key, 0.0 if field == "kl" else None) for field, key in FACT_KEYS.items()}
-        if all(_is_number(value) for value in facts.values()):
+        if all(is_number(value) for value in facts.values()):
             batches.append(BatchFacts(**{field: float(value) for field, value in facts.items()}))  # type: ignore[arg-type]
             alarms = batch_alarms(batches, limits or Limits())
             if alarms:
@@ -165,35 +157,17 @@ def _numeric_keys(rows: Sequence[Row]) -> dict[str, str]:
     names: dict[str, str] = {}
     for row in rows:
         for key, value in row.items():
-            if _is_number(value):
+            if is_number(value):
                 names[key] = key
                 names.setdefault(key.split("/")[-1], key)
     return names
 
 
 def _points(rows: Sequence[Row], key: str) -> list[tuple[float, float]]:
-    points = [(_x(row, index), row[key]) for index, row in enumerate(rows) if _is_number(row.get(key))]
+    points = [(_x(row, index), row[key]) for index, row in enumerate(rows) if is_number(row.get(key))]
     return [(float(x), float(y)) for x, y in points if x is not None]
 
 
 def _x(row: Row, index: int) -> float | None:
-    value = next((row[key] for key in X_KEYS if _is_number(row.get(key))), index)
+    value = next((row[key] for key in X_KEYS if is_number(row.get(key))), index)
     return float(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _limits(
-    monitor: Monitor, config: Mapping[str, Any], points: Sequence[tuple[float, float]]
-) -> list[tuple[float, str]]:
-    limits = []
-    for setting, effect in monitor.limits:
-        value = config.get(setting)
-        if _is_number(value) and points:
-            first = [y for _, y in points[: Limits().window]]
-            start, level = sum(first) / len(first), float(value)  # type: ignore[arg-type]
-            level = {"absolute": level, "share": level * start, "rise": level + start}[monitor.limit_is]
-            limits.append((level, f"{effect} {level:.3g}"))
-    return limits

@@ -14,6 +14,7 @@ from typing import Any
 
 from common.errors import InputError
 from common.runs import STAGE_COMMAND, STAGE_FOLDERS
+from eval.browse import PathShelf
 from eval.failures import Cases
 from eval.schema import Metrics, read_record
 
@@ -24,7 +25,8 @@ class RoundData:
 
     Attributes:
         index: number of the round.
-        metrics, cases: of the eval stage; None when it has not finished.
+        metrics, cases, shelf: of the eval stage; None when it has not finished, shelf also when it was by an older
+            version.
         logs: rows of ``metrics.jsonl`` of each stage, in order; only finite numbers, texts and lists are kept.
         done: the summary each finished stage wrote.
         payload: ``metrics.json`` of the stages before eval.
@@ -35,6 +37,7 @@ class RoundData:
     index: int
     metrics: Metrics | None
     cases: Cases | None
+    shelf: PathShelf | None
     logs: dict[str, list[dict[str, Any]]]
     done: dict[str, dict[str, Any]]
     payload: dict[str, dict[str, Any]]
@@ -93,6 +96,7 @@ def read_round(folder: Path, index: int) -> RoundData:
         index=index,
         metrics=_record(last / "metrics.json", Metrics, notes),
         cases=_record(last / "cases.json", Cases, notes),
+        shelf=_record(last / "browser.json", PathShelf, notes),
         logs=logs,
         done=done,
         payload=payload,

@@ -1,9 +1,12 @@
 """The report: its numbers, its behaviour on missing and damaged stages, and hostile text."""
 
+import base64
+import hashlib
 import io
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from eval_records import model, path, problem
@@ -11,11 +14,13 @@ from rich.console import Console
 from test_eval_schema import PROBLEMS, make_metrics
 
 from common.errors import InputError
-from eval.charts import MAX_POINTS, Series, line_chart, nice_ticks, shown_number
+from eval import table
+from eval.charts import MAX_MARKS, MAX_POINTS, Series, line_chart, nice_ticks, shown_number
 from eval.failures import Cases, examples, failure_groups
-from eval.monitor_charts import alarm_list, monitor_charts
-from eval.report import MAX_BYTES, _joined, build_report, plain_text
+from eval.monitor_charts import alarm_groups, alarm_list, monitor_charts
+from eval.report import MAX_BYTES, _joined, build_report
 from eval.schema import Figure, write_record
+from eval.shown_text import plain_text
 from eval.table import Row, headline_rows, print_table, shown_interval, shown_value
 
 HOSTILE = "</style></script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}\x00\x1b[31m\u202e"
@@ -110,11 +115,16 @@ def test_report_holds_the_numbers(run_dir):
 def test_report_needs_nothing_from_outside_and_runs_nothing(run_dir):
     page = build_report(run_dir).read_text()
     parser = parsed(page)
-    assert not {"script", "img", "iframe", "object", "embed", "form"} & set(parser.tags)
+    assert not {"img", "iframe", "object", "embed", "form"} & set(parser.tags)
+    assert parser.tags.count("script") == 2  # the paths, and the page's own one
+    own = page.rpartition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'\"" in page
+    assert own == (Path(table.__file__).parent / "templates" / "report.js").read_text()
     assert not [name for name, _ in parser.attributes if name.startswith("on")]
     assert {value for name, value in parser.attributes if name in ("src", "href")} <= {
         "data:,",
-        *(f"#{anchor}" for anchor in re.findall(r'<section id="(\w+)"', page)),
+        *(f"#{anchor}" for anchor in re.findall(r' id="([\w-]+)"', page)),
     }
     assert "default-src 'none'" in page
     assert "http" not in re.sub(r'http-equiv="', "", page)
@@ -183,8 +193,8 @@ def test_hostile_text_is_only_text(run_dir):
     page = build_report(run_dir).read_text()
     parser = parsed(page)
     assert "&lt;script&gt;alert(1)" in page
-    assert not {"script", "img"} & set(parser.tags)
-    assert parser.tags.count("style") == 1
+    assert "img" not in parser.tags
+    assert [parser.tags.count(tag) for tag in ("script", "style")] == [2, 1]
     assert not [name for name, _ in parser.attributes if name.startswith("on")]
     assert not set("\x00\x1b\u202e") & set(page)
     assert "{{ 7*7 }}" in page
@@ -193,7 +203,7 @@ def test_hostile_text_is_only_text(run_dir):
 def test_hostile_run_folder_name(tmp_path):
     run = tmp_path / "<script>x<"
     (run / "round-0").mkdir(parents=True)
-    assert "script" not in parsed(build_report(run).read_text()).tags
+    assert parsed(build_report(run).read_text()).tags.count("script") == 2
 
 
 def test_huge_texts_stay_below_the_limit(run_dir):
@@ -264,7 +274,7 @@ def test_ticks_are_round_and_cover_the_range():
 
 def test_chart_geometry():
     chart = line_chart("t", [Series("s", "policy", [(0.0, 0.0), (5.0, 50.0), (10.0, 100.0)])])
-    assert chart.lines[0].path == f"M{chart.left}.0,{chart.bottom}.0L196.0,98.0L{chart.right}.0,{chart.top}.0"
+    assert chart.lines[0].path == f"M{chart.left}.0,{chart.bottom}.0L200.0,98.0L{chart.right}.0,{chart.top}.0"
     assert chart.y_ticks[0] == (chart.bottom, "0")
     assert chart.y_ticks[-1] == (chart.top, "100")
 
@@ -272,7 +282,8 @@ def test_chart_geometry():
 def test_chart_leaves_out_what_is_not_finite_and_thins_long_series():
     assert line_chart("t", [Series("s", "policy", [(0.0, float("nan"))])]) is None
     chart = line_chart("t", [Series("s", "policy", [(float(i), i % 7) for i in range(5000)])])
-    assert len(chart.lines[0].marks) == MAX_POINTS
+    assert chart.lines[0].path.count("L") == MAX_POINTS - 1
+    assert len(chart.lines[0].marks) == MAX_MARKS
     assert chart.lines[0].marks[0][0] == chart.left
     assert chart.lines[0].marks[-1][0] == chart.right
     assert line_chart("t", [Series("s", "policy", [(1.0, 2.0)])]).lines[0].marks
@@ -281,7 +292,7 @@ def test_chart_leaves_out_what_is_not_finite_and_thins_long_series():
 def test_near_limits_are_drawn_and_far_ones_are_named():
     series = [Series("s", "policy", [(0.0, 0.1), (1.0, 0.2)])]
     chart = line_chart("t", series, limits=[(0.3, "near 0.3"), (50.0, "far 50")])
-    assert [label for _, label in chart.limits] == ["near 0.3"]
+    assert [label for _, label, _, _ in chart.limits] == ["near 0.3"]
     assert chart.note.endswith("(off the chart: far 50)")
     assert chart.limits[0][0] < chart.lines[0].marks[-1][1]  # above the data
 
@@ -295,14 +306,14 @@ def test_shown_number(value, text):
 
 def test_monitors_find_their_keys_and_limits():
     rows = [*ppo_rows(), {"step": 40, "flag": True, "text": "x", "kl/reference": float("inf")}]
-    watched, further = monitor_charts(rows, {"ppo.kl_cap": 0.15})
+    watched, further = monitor_charts(rows, {"ppo.kl_cap": 0.15}, alarm_groups(alarm_list(rows), "alarm-0"))
     assert [chart.title for chart in watched] == [
         "Validation accuracy",
         "KL to the reference, nats a token",
         "Steps a path",
     ]
-    assert [label for _, label in watched[1].limits] == ["stop 0.15"]
-    assert watched[2].limits == []
+    assert [label for _, label, _, _ in watched[1].limits] == ["roll back 0.45", "stop 0.15"]
+    assert [label for _, label, _, _ in watched[2].limits] == ["half process weight 9.8", "half process weight 2.45"]
     assert [chart.title for chart in further] == ["odd/key"]
     assert len(watched[1].alarms) == 2
 
