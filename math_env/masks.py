@@ -161,12 +161,21 @@ def _axioms(names: frozenset[str]) -> list[tuple[int, Result]]:
     found: list[tuple[int, Result]] = []
     for schema in SCHEMAS:
         for position, parameters in enumerate(schema.parameters):
-            if schema.names is not None and schema.names(*parameters) <= names:
-                assert schema.make is not None
+            if schema.make is not None and schema.names is not None and schema.names(*parameters) <= names:
                 expr = schema.make(*parameters).concl
                 relation, p, _ = zero_form(expr)
                 found.append((FIRST[schema.name] + position, expr if relation is None else fitting(atom(relation, p))))
     return found
+
+
+@cache
+def _declarations(names: frozenset[str]) -> list[int]:
+    """Indices of `declare` that are valid where these variables occur."""
+    (schema,) = (schema for schema in SCHEMAS if schema.name == "declare")
+    assert schema.names is not None
+    if rules.DECLARED.args[0] in names:
+        return []
+    return [FIRST[schema.name] + i for i, item in enumerate(schema.parameters) if schema.names(*item) <= names]
 
 
 def hit_rates() -> dict[str, float]:
@@ -190,8 +199,9 @@ def mask(state: State) -> np.ndarray:
     valid = context.fresh.copy()
     indices = _on_goal(goal, context, target)
     if len(goal.facts) < FACTS:
-        known = context.known
-        indices += [index for index, result in _axioms(context.names | target.names) if result not in known]
+        known, names = context.known, context.names | target.names
+        indices += [index for index, result in _axioms(names) if result not in known]
+        indices += _declarations(names)
     if state.past is not None:
         indices.append(FIRST["backtrack"])
     valid[indices] = True
