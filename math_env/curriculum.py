@@ -12,16 +12,18 @@ import numpy as np
 from gymnasium import spaces
 
 from math_env.env import MAX_STEPS, MathEnv, Observation
-from math_env.facts import zero_form
+from math_env.facts import fact_of, zero_form
+from math_env.masks import target_of
 from math_env.problems import Problem, generate
-from math_env.rules import ACTIONS, FACTS
+from math_env.rules import ACTIONS, FACTS, MODULI
 from math_env.sparse import code
+from math_env.terms import VARIABLES
 from math_env.tokens import CODES, LENGTH
 
 POOL = 150
 """Training problems of a topic and level; drawn anew until there are so many."""
-WINDOW, RATE, LONGEST = 10, 0.8, 40
-"""The curriculum goes on when `RATE` of the last `WINDOW` longest starts were solved, up to `LONGEST` actions."""
+WINDOW, RATE = 10, 0.8
+"""The curriculum goes on when `RATE` of the last `WINDOW` longest starts were solved, up to whole scripts."""
 FROM_THE_START, AT_THE_LONGEST = 0.05, 0.5
 """Shares of the episodes that start at the beginning and at the longest distance; the others start nearer the end."""
 SLACK = 6
@@ -30,7 +32,16 @@ LEAST = 0.15
 """Weight of a topic and level whose scripts are solved as a whole, against 1 for one that is not solved at all."""
 QUADRATIC = ("", "x", "y", "z", "xx", "xy", "xz", "yy", "yz", "zz")
 MONOMIALS = [code(tuple(sorted(collections.Counter(mono).items()))) for mono in QUADRATIC]
-SIZE = len(ACTIONS) + (FACTS + 1) * (len(CODES) + 1) + len(MONOMIALS) + 3
+PLACE = {name: place for place, name in enumerate(VARIABLES)}
+LARGEST = 9
+"""Coefficients are shown one by one from −LARGEST to LARGEST, larger ones as that."""
+SIZE = (
+    len(ACTIONS)
+    + (FACTS + 1) * (len(CODES) + 1 + 2 * len(VARIABLES))
+    + len(MONOMIALS) * (2 * LARGEST + 1)
+    + len(MODULI)
+    + 3
+)
 
 
 def math_env(env: gym.Env[Any, Any]) -> MathEnv:
@@ -41,7 +52,11 @@ def math_env(env: gym.Env[Any, Any]) -> MathEnv:
 
 
 class View(gym.ObservationWrapper[np.ndarray, SupportsInt, Observation]):
-    """(SIZE,) float32: the mask, root operator and length of every formula, the goal's coefficients, the counts."""
+    """(SIZE,) float32: what a look at the state gives, not the formulas themselves.
+
+    The mask; of every formula its root operator, length, variables and which one it defines (v = t); the goal's
+    coefficients up to degree 2 and its modulus; the counts.
+    """
 
     def __init__(self, env: gym.Env[Observation, SupportsInt]) -> None:
         super().__init__(env)
@@ -53,11 +68,22 @@ class View(gym.ObservationWrapper[np.ndarray, SupportsInt, Observation]):
         roots = np.zeros((len(rows), len(CODES)))
         roots[np.arange(len(rows)), rows[:, 0]] = 1
         lengths = np.count_nonzero(rows, axis=1) / LENGTH
+        names = np.zeros((len(rows), 2 * len(VARIABLES)))
+        coefficients, moduli = np.zeros((len(MONOMIALS), 2 * LARGEST + 1)), np.zeros(len(MODULI))
         goal = base.state.goal
-        p = zero_form(goal.target)[1] if goal is not None else {}
-        coefficients = [c / (1 + abs(c)) for c in (float(p.get(mono, 0)) for mono in MONOMIALS)]
+        if goal is not None:
+            facts = [fact_of(fact.concl) for fact in goal.facts]
+            for slot, fact in enumerate(facts):
+                names[slot, [PLACE[name] for name in fact.names]] = 1
+                if fact.defines is not None:
+                    names[slot, len(VARIABLES) + PLACE[fact.defines[0]]] = 1
+            names[-1, [PLACE[name] for name in target_of(goal.target).names]] = 1
+            p = zero_form(goal.target)[1]
+            found = [LARGEST + max(-LARGEST, min(LARGEST, round(p.get(mono, 0)))) for mono in MONOMIALS]
+            coefficients[np.arange(len(MONOMIALS)), found] = 1
+            moduli[[i for i, m in enumerate(MODULI) if goal.target.op == "dvd" and goal.target.args[0] == m]] = 1
         counts = np.minimum(observation["counts"] / (4, FACTS, MAX_STEPS), 1)
-        parts = (base.action_masks(), roots.ravel(), lengths, coefficients, counts)
+        parts = (base.action_masks(), roots.ravel(), lengths, names.ravel(), coefficients.ravel(), moduli, counts)
         return np.concatenate(parts).astype(np.float32)
 
 
@@ -74,10 +100,13 @@ class Curriculum:
         self.recent = {key: collections.deque[bool](maxlen=WINDOW) for key in self.left}
         self.pool: dict[tuple[str, int], list[Problem]] = {key: [] for key in self.left}
 
+    def is_whole(self, key: tuple[str, int]) -> bool:
+        """Whether the longest starts are the beginnings of all problems drawn so far."""
+        return self.left[key] >= max((len(problem.script) for problem in self.pool[key]), default=10**9)
+
     def weight(self, key: tuple[str, int]) -> float:
         """LEAST where the longest starts are the beginnings and all were solved, 1 where the curriculum goes on."""
-        pool = self.pool[key]
-        if not pool or self.left[key] < max(len(problem.script) for problem in pool):
+        if not self.is_whole(key):
             return 1.0
         return LEAST + (1 - LEAST) * (1 - statistics.mean(self.recent[key] or [False]))
 
@@ -100,8 +129,9 @@ class Curriculum:
         if left < min(self.left[key], len(problem.script)):
             return
         self.recent[key].append(is_solved)
-        if len(self.recent[key]) == WINDOW and statistics.mean(self.recent[key]) >= RATE and self.left[key] < LONGEST:
-            self.left[key] = min(LONGEST, self.left[key] + 1 + self.left[key] // 4)
+        is_solved_mostly = len(self.recent[key]) == WINDOW and statistics.mean(self.recent[key]) >= RATE
+        if is_solved_mostly and not self.is_whole(key):
+            self.left[key] += 1 + self.left[key] // 6
             self.recent[key].clear()
 
     def __str__(self) -> str:

@@ -9,7 +9,8 @@ from math_env.curriculum import SIZE, SLACK, WINDOW, Curriculum, FromCurriculum,
 from math_env.env import MAX_STEPS, MathEnv
 from math_env.problems import LEVELS, generate
 from math_env.rules import ACTIONS, INDEX
-from math_env.tokens import show
+from math_env.terms import VARIABLES
+from math_env.tokens import CODES, show
 
 
 class FirstValid:
@@ -23,12 +24,28 @@ class FirstValid:
 def test_the_view_is_in_its_space_and_shows_the_mask():
     env, rng = View(MathEnv(levels=LEVELS)), np.random.default_rng(0)
     seen, info = env.reset(seed=0)
-    for _ in range(60):
+    for _ in range(150):
         assert env.observation_space.contains(seen)
         assert np.array_equal(seen[: len(ACTIONS)], info["action_mask"])
         seen, _, terminated, truncated, info = env.step(int(rng.choice(np.flatnonzero(info["action_mask"]))))
         if terminated or truncated:
             seen, info = env.reset()
+
+
+def test_the_view_shows_variables_coefficients_and_the_modulus():
+    def shown(text, start):
+        env = View(MathEnv())
+        seen, _ = env.reset(options={"problem": text})
+        return [i - start for i in np.flatnonzero(seen) if start <= i < SIZE - 3]
+
+    names = len(ACTIONS) + 13 * (len(CODES) + 1)
+    coefficients = names + 13 * 2 * len(VARIABLES)
+    assert [i for i in shown(r"y = 2x,\; x > z \vdash n = 3", names) if i < 13 * 14] == [
+        0, 1, 7 + 1, 14 + 0, 14 + 2, 12 * 14 + 4,
+    ]  # fmt: skip
+    found = [i for i in shown(r"2 x^2 - 3 x y \geq 40", coefficients) if i % 19 != 9]
+    assert found == [0, 4 * 19 + 9 + 2, 5 * 19 + 9 - 3]  # −9 or less at 1, 2 at xx, −3 at xy
+    assert shown(r"3 \mid n", coefficients + 190) == [1]  # of the moduli 2, 3, 4, 5
 
 
 def test_an_episode_of_the_curriculum_starts_so_many_actions_before_the_end():
@@ -57,6 +74,10 @@ def test_the_curriculum_goes_on_when_the_longest_starts_are_solved():
     for _ in range(WINDOW):
         curriculum.record(problem, 1, is_solved=True)  # not the longest start any more
     assert curriculum.left == {("linear", 1): 2}
+    curriculum.left["linear", 1] = len(problem.script)
+    for _ in range(2 * WINDOW):
+        curriculum.record(problem, len(problem.script), is_solved=True)
+    assert curriculum.left == {("linear", 1): len(problem.script)}  # there is nothing before the beginning
 
 
 def test_what_is_solved_is_drawn_less_often():
