@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import gymnasium as gym
 
 from common.errors import InputError
 from math_env import audit
@@ -44,8 +46,13 @@ PPO = {
 ENVIRONMENTS = 16
 
 
-def learner(curriculum: Curriculum, seed: int, environments: int = ENVIRONMENTS) -> Any:
-    """A MaskablePPO over environments that start where the curriculum says.
+def learner(
+    curriculum: Curriculum,
+    seed: int,
+    environments: int = ENVIRONMENTS,
+    paid: Callable[[FromCurriculum], gym.Env[Any, Any]] = lambda env: env,
+) -> Any:
+    """A MaskablePPO over environments that start where the curriculum says; `paid` may wrap their rewards.
 
     Raises:
         InputError: stable-baselines3 or sb3-contrib is not installed.
@@ -55,7 +62,7 @@ def learner(curriculum: Curriculum, seed: int, environments: int = ENVIRONMENTS)
     from sb3_contrib import MaskablePPO
     from stable_baselines3.common.vec_env import DummyVecEnv
 
-    envs = DummyVecEnv([lambda: View(FromCurriculum(MathEnv(), curriculum)) for _ in range(environments)])
+    envs = DummyVecEnv([lambda: View(paid(FromCurriculum(MathEnv(), curriculum))) for _ in range(environments)])
     return MaskablePPO("MlpPolicy", envs, seed=seed, device="cpu", **PPO)
 
 
