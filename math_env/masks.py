@@ -178,11 +178,24 @@ def _declarations(names: frozenset[str]) -> list[int]:
     return [FIRST[schema.name] + i for i, item in enumerate(schema.parameters) if schema.names(*item) <= names]
 
 
-def hit_rates() -> dict[str, float]:
-    """Share of look-ups that a cache answered, of each (bounded) cache behind the masks."""
-    caches = {"facts": fact_of, "pairs": pair, "targets": target_of, "on_goal": on_goal, "contexts": context_of}
-    infos = {name: cached.cache_info() for name, cached in caches.items()}
-    return {name: round(info.hits / max(1, info.hits + info.misses), 3) for name, info in infos.items()}
+def caches() -> dict[str, dict[str, float]]:
+    """Of each bounded cache of the kernel and of the masks: share of look-ups that it answered, entries, their bound.
+
+    A key is a formula or two, a value what the rules make of them: no entry goes stale.
+    """
+    found = {
+        "check": terms.check, "normal_form": terms.ratio, "zero_form": kernel._zero_form, "facts": fact_of,
+        "pairs": pair, "targets": target_of, "on_goal": on_goal, "contexts": context_of,
+    }  # fmt: skip
+    infos = {name: cached.cache_info() for name, cached in found.items()}
+    return {
+        name: {
+            "hits": round(info.hits / max(1, info.hits + info.misses), 3),
+            "entries": info.currsize,
+            "bound": info.maxsize or 0,
+        }
+        for name, info in infos.items()
+    }
 
 
 def mask_by_trial(state: State) -> np.ndarray:
