@@ -12,7 +12,7 @@ from math_env import rules, terms
 from math_env.rules import INDEX, State
 from math_env.terms import Expr, Refused, num, var
 
-X, Y, Z, N, K = var("x"), var("y"), var("z"), var("n"), var("k")
+X, Y, N = var("x"), var("y"), var("n")
 Point = dict[str, Fraction]
 
 
