@@ -16,6 +16,7 @@ the most likely valid action.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -32,7 +33,7 @@ from math_env.evaluation import certified, evaluate, longest_proof, proofs, tabl
 from math_env.problems import FAMILIES, LEVELS
 
 REPORT = 30
-"""Seconds between two lines."""
+"""Seconds between two lines on stderr."""
 PPO = {
     "n_steps": 64,
     "batch_size": 256,
@@ -79,7 +80,8 @@ def train(model: Any, curriculum: Curriculum, seconds: float, steps: int = 10**9
             now = time.monotonic()
             if now - self.printed >= REPORT:
                 self.printed = now
-                print(f"{now - begin:5.0f} s  {self.num_timesteps} steps  left {curriculum}", flush=True)
+                text = f"{now - begin:5.0f} s  {self.num_timesteps} steps  left {curriculum}"
+                print(text, file=sys.stderr, flush=True)
             return now - begin < seconds
 
     model.learn(steps, callback=Clock())
