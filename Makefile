@@ -79,10 +79,10 @@ base: $(VENV)/.installed  ## train the embedded base model again (its weights ar
 	$(PY) -m data_gen.base --out data_gen/base_model $(ARGS)
 
 $(VENV)/.installed-env: $(VENV)/.installed
-	$(PY) -m pip install --quiet --editable '.[env]'
+	$(PY) -m pip install --quiet --editable '.[env,z3]'
 	@touch $@
 
-env-demo: $(VENV)/.installed-env  ## train MaskablePPO on Math-v0 for 4 minutes; solved of unseen before and after
+env-demo: $(VENV)/.installed-env  ## train MaskablePPO on Math-v0 for 4 minutes; unseen problems solved before and after, proofs audited
 	$(PY) -m math_env.train --minutes 4 --threads 2 $(ARGS)
 
 repro: $(VENV)/.installed  ## the whole loop on SEEDS seeds and the first again: spread of every figure, pass or fail

@@ -16,7 +16,7 @@ from typing import Any
 
 from common.models import load_policy, load_tokenizer
 from math_env.problems import FAMILIES, LEVELS
-from math_env.tool import MathTool, rows, with_tool_template
+from math_env.tool import NAME, MathTool, rows, with_tool_template
 
 MODEL = "data_gen/base_model"
 
@@ -64,7 +64,7 @@ def trainer(
         args=arguments,
         train_dataset=Dataset.from_list(rows(max(64, problems * updates), topics, levels, seed=seed)),
         processing_class=with_tool_template(load_tokenizer(model)),
-        environment_factory=MathTool,
+        environment_factory={NAME: MathTool},
     )
 
 

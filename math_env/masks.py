@@ -161,19 +161,41 @@ def _axioms(names: frozenset[str]) -> list[tuple[int, Result]]:
     found: list[tuple[int, Result]] = []
     for schema in SCHEMAS:
         for position, parameters in enumerate(schema.parameters):
-            if schema.names is not None and schema.names(*parameters) <= names:
-                assert schema.make is not None
+            if schema.make is not None and schema.names is not None and schema.names(*parameters) <= names:
                 expr = schema.make(*parameters).concl
                 relation, p, _ = zero_form(expr)
                 found.append((FIRST[schema.name] + position, expr if relation is None else fitting(atom(relation, p))))
     return found
 
 
-def hit_rates() -> dict[str, float]:
-    """Share of look-ups that a cache answered, of each (bounded) cache behind the masks."""
-    caches = {"facts": fact_of, "pairs": pair, "targets": target_of, "on_goal": on_goal, "contexts": context_of}
-    infos = {name: cached.cache_info() for name, cached in caches.items()}
-    return {name: round(info.hits / max(1, info.hits + info.misses), 3) for name, info in infos.items()}
+@cache
+def _declarations(names: frozenset[str]) -> list[int]:
+    """Indices of `declare` that are valid where these variables occur."""
+    (schema,) = (schema for schema in SCHEMAS if schema.name == "declare")
+    assert schema.names is not None
+    if rules.DECLARED.args[0] in names:
+        return []
+    return [FIRST[schema.name] + i for i, item in enumerate(schema.parameters) if schema.names(*item) <= names]
+
+
+def caches() -> dict[str, dict[str, float]]:
+    """Of each bounded cache of the kernel and of the masks: share of look-ups that it answered, entries, their bound.
+
+    A key is a formula or two, a value what the rules make of them: no entry goes stale.
+    """
+    found = {
+        "check": terms.check, "normal_form": terms.ratio, "zero_form": kernel._zero_form, "facts": fact_of,
+        "pairs": pair, "targets": target_of, "on_goal": on_goal, "contexts": context_of,
+    }  # fmt: skip
+    infos = {name: cached.cache_info() for name, cached in found.items()}
+    return {
+        name: {
+            "hits": round(info.hits / max(1, info.hits + info.misses), 3),
+            "entries": info.currsize,
+            "bound": info.maxsize or 0,
+        }
+        for name, info in infos.items()
+    }
 
 
 def mask_by_trial(state: State) -> np.ndarray:
@@ -190,8 +212,9 @@ def mask(state: State) -> np.ndarray:
     valid = context.fresh.copy()
     indices = _on_goal(goal, context, target)
     if len(goal.facts) < FACTS:
-        known = context.known
-        indices += [index for index, result in _axioms(context.names | target.names) if result not in known]
+        known, names = context.known, context.names | target.names
+        indices += [index for index, result in _axioms(names) if result not in known]
+        indices += _declarations(names)
     if state.past is not None:
         indices.append(FIRST["backtrack"])
     valid[indices] = True

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 from math_env.certify import steps_of
 from math_env.formulas import latex
 from math_env.kernel import Theorem
+from math_env.terms import Expr
+from math_env.tokens import show
 
+MARK = r"\ \ "
+"""Stands before the number of a shared step."""
 SIZE = 11
 """Points of the formulas in a figure."""
 GAP, MARGIN, BAR, LABEL = 18.0, 8.0, 5.0, 8
@@ -38,8 +42,8 @@ class Node:
         yield self
 
 
-def tree(theorem: Theorem) -> Node:
-    """The proof tree; formulas in LaTeX mathematics."""
+def tree(theorem: Theorem, written: Callable[[Expr], str] = latex) -> Node:
+    """The proof tree; formulas as `written` gives them, in LaTeX mathematics by default."""
     steps = steps_of(theorem)
     uses: dict[int, int] = {}
     for step in steps:
@@ -50,10 +54,10 @@ def tree(theorem: Theorem) -> Node:
     drawn: set[int] = set()
 
     def node(step: Theorem) -> Node:
-        formula = latex(step.concl)
+        formula = written(step.concl)
         if step.rule == "assume":
             return Node(formula if step.concl in theorem.hyps else f"[{formula}]")
-        mark = rf"\ \ ({number[id(step)]})" if id(step) in number else ""
+        mark = f"{MARK}({number[id(step)]})" if id(step) in number else ""
         if id(step) in drawn:
             return Node(formula + mark)
         drawn.add(id(step))
@@ -61,6 +65,21 @@ def tree(theorem: Theorem) -> Node:
         return Node(formula + mark, step.rule.replace("_", " "), tuple(premises))
 
     return node(theorem)
+
+
+def text_tree(theorem: Theorem) -> str:
+    """The tree as lines of text: a formula, its rule, and its premises below it, indented."""
+    lines: list[str] = []
+
+    def write(node: Node, first: str, rest: str) -> None:
+        rule = f"    by {node.rule}" if node.rule else ""
+        lines.append(f"{first}{node.text.replace(MARK, '  ')}{rule}")
+        for position, premise in enumerate(node.premises, 1):
+            is_last = position == len(node.premises)
+            write(premise, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
+
+    write(tree(theorem, show), "", "")
+    return "\n".join(lines)
 
 
 # ---------------------------------------------------------------- LaTeX

@@ -101,6 +101,9 @@ def _square_bases() -> dict[str, Expr]:
 
 
 SQUARES = _square_bases()
+DECLARED = terms.var("u")
+"""The variable that `declare` gives a meaning."""
+SHIFTED = [base for base in SQUARES if base not in SQUARE_VARIABLES]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +117,7 @@ class Schema:
         make: for actions that add a fact: (facts..., other parameters...) -> theorem.
         goal: for actions on the goal in work: (goal, facts..., other parameters...) -> what replaces it: open work
             or the theorem that closes it.
-        names: the variables that must occur in the goal in work, from the parameters (axioms only).
+        names: the variables that must occur in the goal in work, from the parameters (axioms, `declare`).
     """
 
     name: str
@@ -156,6 +159,14 @@ def _rewrite_goal(goal: Goal, f: Theorem) -> tuple[Goal | Join, ...]:
 def _reduce_goal(goal: Goal, f: Theorem) -> tuple[Goal | Join, ...]:
     after = kernel.reduce(f, kernel.assume(goal.target)).concl
     return Join("unreduce", (f,), 1, (goal.target,)), Goal(goal.facts, after)
+
+
+def _declare(goal: Goal, base: str) -> tuple[Goal | Join, ...]:
+    name, term = DECLARED.args[0], SQUARES[base]
+    if name in occurring(goal):
+        raise Refused(f"{name} has a meaning already")
+    fact = kernel.assume(Expr("eq", DECLARED, term))
+    return Join("undeclare", (), 1, (name, term)), Goal((*goal.facts, fact), goal.target)
 
 
 def _split_goal(goal: Goal) -> tuple[Goal | Join, ...]:
@@ -267,6 +278,14 @@ SCHEMAS = [
     Schema("conclude", CONTROL, "close a goal that follows from the fact at once", ONE_FACT, 1, goal=_conclude),
     Schema("contradict", CONTROL, "f: P = 0, g: P ≠ 0: close any goal", TWO_FACTS, 2, goal=_clash),
     Schema("backtrack", CONTROL, "undo the last action", [()]),
+    Schema(
+        "declare",
+        VARIABLE,
+        "add u = t, u new (the variables of t occur in the goal or the facts)",
+        [(k,) for k in SHIFTED],
+        goal=_declare,
+        names=lambda base: terms.variables(SQUARES[base]),
+    ),
 ]
 ACTIONS = [(schema, parameters) for schema in SCHEMAS for parameters in schema.parameters]
 """Index -> (schema, parameters)."""
@@ -302,9 +321,9 @@ def apply(state: State, index: int) -> State:
     if any(slot >= len(goal.facts) for slot in parameters[: schema.facts]):
         raise Refused("an empty fact slot")
     inputs = [goal.facts[slot] for slot in parameters[: schema.facts]] + list(parameters[schema.facts :])
+    if schema.names and not schema.names(*parameters) <= occurring(goal):
+        raise Refused("a variable that does not occur")
     if schema.make is not None:
-        if schema.names and not schema.names(*parameters) <= _occurring(goal):
-            raise Refused("a variable that does not occur")
         fact = schema.make(*inputs)
         _require_room(goal, fact.concl)
         return State((*state.work[:-1], Goal((*goal.facts, fact), goal.target)), state.proved, state)
@@ -318,7 +337,9 @@ def apply(state: State, index: int) -> State:
     return State((*state.work[:-1], *result), state.proved, state)
 
 
-def _occurring(goal: Goal) -> frozenset[str]:
+def occurring(goal: Goal) -> frozenset[str]:
+    """The variables of the goal and its facts. No hypothesis of a fact has another one: facts are never dropped, but
+    for the disjunction of `split_case`, and no other rule makes facts of one."""
     return terms.variables(goal.target).union(*(terms.variables(fact.concl) for fact in goal.facts))
 
 

@@ -24,9 +24,11 @@ STATE_CHARS = 4096
 
 
 def prompt(env: MathEnv) -> str:
-    """The state and the valid actions, one a line: `12. factor(f0)`, numbered in the order of the indices."""
+    """The state and the valid actions, one a line: `12. factor(f0)`, numbered in the order of the indices. A problem
+    that has a story starts with it."""
     actions = "\n".join(f"{number}. {NAMES[index]}" for number, index in enumerate(env.get_valid_actions(), 1))
-    return f"{env.state_str()}\nActions:\n{actions}\nAnswer with one action or its number."
+    story = f"{env.problem.story}\n" if env.problem is not None and env.problem.story else ""
+    return f"{story}{env.state_str()}\nActions:\n{actions}\nAnswer with one action or its number."
 
 
 def parse(env: MathEnv, text: str) -> int:

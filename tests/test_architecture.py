@@ -14,6 +14,9 @@ ORDER = ["common", "math_env", "grading", "data_gen", "prm", "policy", "eval", "
 PURE = [
     "common/metrics.py",
     "common/signal_settings.py",
+    "math_env/contest.py",
+    "math_env/drafts.py",
+    "math_env/families.py",
     "math_env/kernel.py",
     "math_env/problems.py",
     "math_env/rules.py",

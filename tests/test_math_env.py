@@ -188,6 +188,32 @@ def test_backtrack_undoes_one_action_and_costs_a_step():
     assert "backtrack()" not in [NAMES[index] for index in env.get_valid_actions()]
 
 
+def test_a_declared_variable_is_new_and_gone_from_the_theorem():
+    env = MathEnv()
+    _, info = env.reset(options={"problem": r"x^2 - 6x + 9 = 0 \vdash x = 3"})
+    names = ["declare(x-3)", "solve_linear(f1,x)", "substitute(f2,f0)", "zero_product(f3)", "substitute(f4,f2)"]
+    for name in names[:1]:
+        assert info["action_mask"][INDEX[name]]
+        _, _, _, _, info = env.step(INDEX[name])
+    assert env.state_str().splitlines()[1] == "f1: u = x - 3"
+    assert not any(info["action_mask"][INDEX[name]] for name in NAMES if name.startswith("declare("))
+    outcome = [env.step(INDEX[name]) for name in [*names[1:], "conclude(f5)"]]
+    assert [reward for _, reward, *_ in outcome] == [0.0] * 4 + [1.0]
+    assert env.state.theorem.rule == "undeclare"
+    assert "u" not in terms.variables(env.state.theorem.concl).union(*map(terms.variables, env.state.theorem.hyps))
+    env.reset(options={"problem": r"u = 2x \vdash x = 3"})
+    with pytest.raises(Refused, match="already"):
+        rules.apply(env.state, INDEX["declare(x-3)"])
+
+
+def test_a_contest_problem_is_told_in_words():
+    for level in LEVELS:
+        problem, env = draw("contest", level), MathEnv()
+        env.reset(options={"problem": problem})
+        assert problem.story.endswith("?")
+        assert prompt(env).startswith(f"{problem.story}\n{env.state_str()}\nActions:\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [

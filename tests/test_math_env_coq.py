@@ -16,6 +16,7 @@ from math_env.coq.run import AXIOMS, axioms_in, certify, is_available, rejected_
 from math_env.coq.script import Claim, script, step_lemmas
 from math_env.formulas import LEAN, written
 from math_env.kernel import RULES
+from math_env.latex import custom
 from math_env.lean import lean_text
 from math_env.problems import FAMILIES, generate
 from math_env.rules import INDEX
@@ -31,6 +32,16 @@ def proved(topic, level, seed=7):
     problem = generate(np.random.default_rng([seed, level]), topic, level)
     state = problem.start()
     for name in problem.script:
+        state = rules.apply(state, INDEX[name])
+    return problem, state.theorem
+
+
+def declared():
+    """(x − 3)² = 0 ⊢ x = 3 by way of u = x − 3."""
+    problem = custom(r"x^2 - 6x + 9 = 0 \vdash x = 3")
+    names = "declare(x-3) solve_linear(f1,x) substitute(f2,f0) zero_product(f3) substitute(f4,f2) conclude(f5)"
+    state = problem.start()
+    for name in names.split():
         state = rules.apply(state, INDEX[name])
     return problem, state.theorem
 
@@ -108,6 +119,8 @@ def test_coq_certifies_every_rule_and_every_topic():
         for level in (1, 3):
             problem, theorem = proved(topic, level, seed=0)
             claims.append(claim(f"{topic}{level}", theorem, problem))
+    problem, theorem = declared()
+    claims.append(claim("declared", theorem, problem))
     verdicts = certify(claims, batch=len(claims))
     failed = {c.name: verdict for c, verdict in zip(claims, verdicts, strict=True) if not verdict.is_certified}
     assert not failed
@@ -164,6 +177,8 @@ def test_z3_finds_what_a_kernel_with_a_bug_proves_and_agrees_with_the_sound_one(
     for topic in FAMILIES:
         problem, theorem = proved(topic, 1)
         assert not opinion(theorem, problem.hypotheses, problem.goal).is_refuted
+    problem, theorem = declared()
+    assert set(opinion(theorem, problem.hypotheses, problem.goal).answers) == {"unsat"}
 
 
 def test_the_kernel_refuses_corrupted_proofs():

@@ -158,6 +158,17 @@ def test_the_form_that_a_canonical_term_remembers_is_what_its_tree_gives(p):
     assert terms.ratio(term) == (p, terms.constant(1), ())
 
 
+def test_caches_are_bounded_and_counted():
+    fact, target = facts.fact_of(rel("eq", X, 1234)), masks.target_of(rel("eq", Y, 4321))
+    before = masks.caches()
+    for _ in range(3):
+        masks.on_goal(fact, target)
+    after = masks.caches()
+    assert after["on_goal"]["entries"] in (before["on_goal"]["entries"] + 1, before["on_goal"]["bound"])
+    assert all(0 <= found["hits"] <= 1 and 0 <= found["entries"] <= found["bound"] for found in after.values())
+    assert after["on_goal"]["hits"] > 0
+
+
 def test_every_schema_is_met():
     """The odd statements and short walks reach each schema at least once as valid."""
     seen = set()
