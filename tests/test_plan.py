@@ -221,3 +221,14 @@ def test_groups_of_paths_do_not_span_devices(capsys):
     assert main(["--gpus", "4", *divided]) == 2
     assert "--gpus 4 with ppo.problems = 6" in capsys.readouterr().err
     assert main(["--gpus", "2", "--gpu-memory-gib", "24", *divided]) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"model_type": "t5"}', '{"model_type": "llama", "num_attention_heads": 0}', "\x00{"]
+)
+def test_a_bad_model_configuration_is_one_line(tmp_path, capsys, text):
+    (tmp_path / "config.json").write_text(text)
+    assert main(["--config", "configs/tiny.yaml", f"base.model={tmp_path}"]) == 2
+    error = capsys.readouterr().err
+    assert "base.model" in error
+    assert error.count("\n") == 1
