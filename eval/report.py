@@ -139,7 +139,8 @@ def _training(data: RoundData) -> dict[str, Any] | None:
     if stopped and not any(text.startswith("stopped: ") for _, text in alarms):
         alarms.append((None, f"stopped: {stopped}"))
     groups = alarm_groups(alarms, f"alarm-{data.index}")
-    watched, further = monitor_charts(rows, data.config, groups)
+    raised = [group for group in groups if group.style != "end"]
+    watched, further = monitor_charts(rows, data.config, raised)
     history = data.payload.get("prm", {}).get("history")
     history = _joined([row for row in history if isinstance(row, dict)] if isinstance(history, list) else [])
     fit = monitor_charts(data.logs.get("prm", []) or history, {})
@@ -151,8 +152,8 @@ def _training(data: RoundData) -> dict[str, Any] | None:
         "further": further,
         "fit": fit[0] + fit[1],
         "groups": groups,
-        "count": sum(len(group.events) for group in groups if group.style != "end"),
-        "timeline": alarm_timeline(groups, rows),
+        "count": sum(len(group.events) for group in raised),
+        "timeline": alarm_timeline(raised, rows),
     }
 
 

@@ -159,16 +159,18 @@ def test_many_rounds_of_long_logs_and_hostile_paths_stay_below_the_limit(run_dir
     base, policy = model("base", PROBLEMS, 0.25), model("policy", PROBLEMS, 0.75)
     kept = shelf(base, policy, threshold=0.5)
     step = kept.cases[0].steps[0].model_copy(update={"text": "<&" * 900})
-    cases = [
-        case.model_copy(update={"path_id": f"{i}", "steps": [step] * 40}) for i in range(10) for case in kept.cases
-    ]
-    rows = [batch_row(i, **{f"further/{k}": float(i % 7) for k in range(30)}) for i in range(120)]
-    for index in range(4):
+    cases = [case.model_copy(update={"path_id": f"{i}", "steps": [step] * 40}) for i in range(4) for case in kept.cases]
+    rows = [batch_row(i, **{f"further/{k}": float(i % 7) for k in range(10)}) for i in range(60)]
+    for index in range(3):
         folder = run_dir / f"round-{index}"
         write_record(folder / "5_eval" / "browser.json", kept.model_copy(update={"cases": cases}))
         write_json(folder / "4_ppo" / "DONE", {"seconds": 1.0})
         (folder / "4_ppo" / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert build_report(run_dir).stat().st_size <= MAX_BYTES
+    page = build_report(run_dir)
+    assert page.stat().st_size <= MAX_BYTES
+    assert (
+        max(len(step[0]) for one in island(page.read_text()) for path in one["paths"] for step in path["steps"]) < 1500
+    )
 
 
 def test_a_page_refreshes_itself_only_while_something_is_left_to_do(run_dir):  # noqa: F811

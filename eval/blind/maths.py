@@ -71,7 +71,7 @@ def can_typeset() -> bool:
 def pieces(text: str) -> list[Piece]:
     """The text as strings and formulas, in order; the strings and sources together are the text."""
     if not can_typeset():
-        return [text]
+        return [text] if text else []
     found: list[Piece] = []
     start = 0
     while match := FORMULA.search(text, start):

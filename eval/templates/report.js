@@ -56,16 +56,13 @@
     select("dispute", "disagreement", [["", "all"], ...Object.entries(DISPUTES).map(([id, [text]]) => [id, text])]);
     select("order", "order", Object.entries(ORDERS).map(([id, [text]]) => [id, text]));
     $("more").addEventListener("click", () => { shown += PAGE; list(); });
-    $("worst").addEventListener("click", event => {
-      event.preventDefault();
-      reset();
-      const first = $("path-list").firstElementChild;
-      first.open = true;
-      first.scrollIntoView({ block: "start" });
-      first.querySelector("summary").focus({ preventScroll: true });
-    });
-    const worst = [...paths].sort(wrongFirst).find(path => !isRight(path));
+    const wrong = paths.filter(isWrong).sort(wrongFirst);
+    const worst = wrong.find(path => oracleError(path) >= 0) || wrong[0];
     if (worst) {
+      $("worst").addEventListener("click", event => {
+        event.preventDefault();
+        reset(worst);
+      });
       $("worst").hidden = false;
       $("worst-score").textContent = worst.score === null ? "–" : worst.score.toFixed(2);
     }
@@ -73,11 +70,16 @@
     list();
   }
 
-  function reset() {
+  function reset(wanted) {
     for (const box of document.querySelectorAll("#filters select")) box.value = "";
     $("by-order").value = "wrong-high";
-    shown = PAGE;
+    const place = found().indexOf(wanted);
+    shown = Math.max(PAGE, place + 1);
     list();
+    const row = $("path-list").children[place];
+    row.open = true;
+    row.scrollIntoView({ block: "start" });
+    row.querySelector("summary").focus({ preventScroll: true });
   }
 
   const wanted = id => ($("by-" + id) || { value: "" }).value;
