@@ -16,7 +16,7 @@ def coefficients(rng: random.Random, degree: int, size: int) -> list[int]:
 def value_at(rng: random.Random, difficulty: str) -> Draft:
     x, k = rng.choice(LETTERS), nonzero(rng, -9, 12)
     a, b = nonzero(rng, -9, 12), nonzero(rng, -20, 20)
-    polynomial = polynomial_text([a, b], x) if rng.random() < 0.5 else polynomial_text([1, 0, b], x)
+    polynomial = polynomial_text([a, b], x) if abs(a) > 1 else polynomial_text([1, 0, b], x)
     text = rng.choice(
         (
             f"Find the value of ${polynomial}$ when ${x} = {k}$.",

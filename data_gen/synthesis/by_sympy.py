@@ -186,6 +186,16 @@ def _solution_set(difference: Any, op: str, x: Any) -> Any:
     top, bottom = sympy.fraction(sympy.together(difference))
     if top.is_polynomial(x) and bottom.is_polynomial(x) and top.has(x):
         return solve_rational_inequalities([[((sympy.Poly(top, x), sympy.Poly(bottom, x)), op)]])
+    bars = list(difference.atoms(sympy.Abs))
+    if len(bars) == 1 and bars[0].args[0].is_polynomial(x):  # where the inside is positive or 0, and where negative
+        inside = bars[0].args[0]
+        cases = ((">=", inside), ("<", -inside))
+        return sympy.Union(
+            *(
+                _solution_set(inside, sign, x).intersect(_solution_set(difference.subs(bars[0], value), op, x))
+                for sign, value in cases
+            )
+        )
     return sympy.solve_univariate_inequality(_COMPARISONS[op](difference, 0), x, relational=False)
 
 

@@ -232,7 +232,7 @@ def successes(rng: random.Random, difficulty: str) -> Draft:
     terms = [f"\\binom{{{n}}}{{{j}}}*({p})^{{{j}}}*(1 - {p})^{{{n - j}}}" for j in wins]
     also = None
     sides = p.denominator
-    if sides**n <= 1024:
+    if sides**n <= 256:
         # equally likely faces, the first p.numerator of them a success; how many of them: by 1 - floor((face - 1)/numerator), kept in 0..1
         ones = " + ".join(f"min(1, \\lfloor {letter}/{p.numerator + 1} \\rfloor)" for letter in "abcdgh"[:n])
         also = {

@@ -135,7 +135,7 @@ def real_roots(a: Polynomial) -> list[Number]:
         low, high = open_parts.pop()
         count = _changes(chain, low) - _changes(chain, high)
         if count == 1:
-            found.append(_refine(simple, chain, low, high))
+            found.append(_refine(simple, low, high))
         elif count > 1:
             middle = (low + high) / 2
             open_parts += [(low, middle), (middle, high)]
@@ -153,16 +153,24 @@ def _changes(chain: Sequence[Polynomial], x: Fraction) -> int:
     return sum(a != b for a, b in zip(signs, signs[1:], strict=False))
 
 
-def _refine(a: Polynomial, chain: Sequence[Polynomial], low: Fraction, high: Fraction) -> Number:
-    """The one root in (low, high]: rational if a fraction near it is a root, else to about 15 digits."""
+def _refine(a: Polynomial, low: Fraction, high: Fraction) -> Number:
+    """The one root in (low, high], a simple one: rational if a fraction near it is a root, else to about 15 digits."""
+    is_positive = at(a, high) > 0
     if at(a, high) == 0:
         return high
-    for _ in range(60):
+    largest = abs(int(a[-1] * math.lcm(*(c.denominator for c in a))))  # no denominator of a rational root is larger
+    halvings = max(20, 2 * largest.bit_length() + 8 + int(high - low).bit_length())
+    for _ in range(halvings):
         middle = (low + high) / 2
         value = at(a, middle)
         if value == 0:
-            return Fraction(middle)
-        is_left = _changes(chain, low) - _changes(chain, middle) == 1
-        low, high = (low, middle) if is_left else (middle, high)
-    guess = ((low + high) / 2).limit_denominator(abs(math.lcm(*(c.denominator for c in a)) * int(a[-1].numerator)) + 1)
-    return guess if at(a, guess) == 0 else float((low + high) / 2)
+            return middle
+        low, high = (low, middle) if (value > 0) == is_positive else (middle, high)
+    guess = ((low + high) / 2).limit_denominator(max(1, largest))
+    if at(a, guess) == 0:
+        return guess
+    left, right = float(low), float(high)
+    for _ in range(60):
+        center = (left + right) / 2
+        left, right = (left, center) if (at(a, center) > 0) == is_positive else (center, right)
+    return (left + right) / 2

@@ -187,6 +187,8 @@ def what_was_there_at_first(rng: random.Random, difficulty: str) -> Draft:
 def part_of_a_number(rng: random.Random, difficulty: str) -> Draft:
     p, n = rng.choice((*range(5, 100, 5), 12, 24, 36, 48, 125, 150)), rng.randint(4, 120) * 5
     if rng.random() < 0.6:
+        if p * n % 100:
+            raise Redraw
         text = rng.choice((f"What is {p}\\% of {n}?", f"Find {p}\\% of {n}.", f"Calculate {p}\\% of {n}."))
         return Draft(text, {"kind": "value", "of": f"{p}/100*{n}"}, 1)
     part = Fraction(p * n, 100)
@@ -221,10 +223,11 @@ def before_the_change(rng: random.Random, difficulty: str) -> Draft:
     now = Fraction(first * (100 + p if up else 100 - p), 100)
     place = rng.choice(("town", "school", "club", "village"))
     members = {"town": "people", "school": "students", "club": "members", "village": "people"}[place]
+    where = {"club": "of a", "school": "at a"}.get(place, "in a")
     text = rng.choice(
         (
             f"After {'an increase' if up else 'a decrease'} of {p}\\%, a {place} has {now} {members}. How many {members} did it have before?",
-            f"The number of {members} of a {place} {'rose' if up else 'fell'} by {p}\\% to {now}. What was the number before the change?",
+            f"The number of {members} {where} {place} {'rose' if up else 'fell'} by {p}\\% to {now}. What was the number before the change?",
         )
     )
     return Draft(text, {"kind": "solve", "equations": [f"n*(1 {'+' if up else '-'} {p}/100) = {now}"]}, 3)
