@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from fractions import Fraction
 
 from data_gen.synthesis.draft import Draft, Redraw, template
@@ -270,7 +271,8 @@ def mixture(rng: random.Random, difficulty: str) -> Draft:
             f"A {which}\\% {liquid} and a {low + high - which}\\% {liquid} are mixed, which gives {total} liters of a {mixed}\\% {liquid}. "
             f"How many liters of the {which}\\% {liquid} are used?",
         )
-    ).replace("a 8", "an 8")
+    )
+    text = re.sub(r"\b([Aa]) (?=(?:8|11|18|8\d)\\%)", r"\1n ", text)
     equations = [f"x + y = {total}", f"{low}*x + {high}*y = {mixed}*{total}"]
     return Draft(text, {"kind": "solve", "equations": equations, "find": find}, 5)
 
