@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     writer.add_argument("--concurrency", type=int, default=8, help="requests under way at once")
     writer.add_argument("--timeout", type=float, default=120.0, help="seconds for one request")
     writer.add_argument("--attempts", type=int, default=5, help="tries of a request that meets 429, 5xx or a timeout")
+    writer.add_argument("--wait", type=float, default=1.0, help="seconds before the second try; doubled each time")
     writer.add_argument("--max-requests", type=int, default=0, help="requests for problems in all; 0: 10 a problem wanted")
     writer.add_argument("--temperature", type=float, default=1.0)
     writer.add_argument("--max-alike", type=int, default=1, help="problems that may differ in numbers and names only")
@@ -81,8 +82,9 @@ def check(options: argparse.Namespace) -> None:
             raise InputError(f"--avoid {path}: no such file")
     if options.output.exists() and not options.output.is_dir():
         raise InputError(f"--output {options.output}: not a folder")
-    if not 0 < options.timeout < float("inf"):
-        raise InputError(f"--timeout {options.timeout}, want seconds above 0")
+    for name in ("timeout", "wait"):
+        if not 0 < getattr(options, name) < float("inf"):
+            raise InputError(f"--{name} {getattr(options, name)}, want seconds above 0")
 
 
 def work(options: argparse.Namespace) -> dict[str, Any]:

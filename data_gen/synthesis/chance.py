@@ -167,7 +167,7 @@ def two_dice(rng: random.Random, difficulty: str) -> Draft:
     if (sign == "<" and total <= 3) or (sign == ">" and total >= 2 * sides - 1):
         raise Redraw
     of = "of " if words.startswith("at") else ""
-    dice = "dice" if sides == 6 else "8-sided dice (faces 1 to 8)"
+    dice = "six-sided dice" if sides == 6 else "8-sided dice (faces 1 to 8)"
     text = rng.choice(
         (
             f"Two fair {dice} are rolled. What is the probability that the sum of the two numbers is {words} {total}?",

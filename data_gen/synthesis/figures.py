@@ -67,7 +67,7 @@ def right_triangle(rng: random.Random, difficulty: str) -> Draft:
             )
         )
         return Draft(text, {"kind": "solve", "equations": [f"c^2 = {a}^2 + {b}^2"], "domain": "positive"}, 4)
-    if form == 1:
+    if form == 1 and c <= 60:
         text = f"A ladder {c} {'m' if c < 20 else 'feet'} long leans against a vertical wall. Its foot stands on level ground {a} {'m' if c < 20 else 'feet'} from the wall. How high up the wall does the ladder reach, in {'m' if c < 20 else 'feet'}?"
     else:
         text = f"A right triangle has a hypotenuse of {c} {unit} and one leg of {a} {unit}. How long is the other leg, in {unit}?"

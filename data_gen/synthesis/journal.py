@@ -23,7 +23,8 @@ def entry(unit: int, accepted: list[dict[str, Any]], rejected: list[dict[str, An
 
 def rejection(reason: str, detail: str = "", problem: str = "") -> dict[str, Any]:
     """A rejected problem; texts are cut, a model may have written them."""
-    return {"reason": reason, "detail": detail[:300], "problem": problem[:1000]}
+    cut = (text.encode("utf-8", "replace").decode() for text in (detail[:300], problem[:1000]))  # half characters
+    return {"reason": reason, **dict(zip(("detail", "problem"), cut, strict=True))}
 
 
 class Journal:
