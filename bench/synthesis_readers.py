@@ -344,7 +344,7 @@ STORIES: list[Story] = [
     (r"a president", lambda t, n: math.prod((n[0] - k for k in range(3 if "treasurer" in t else 2)), start=fmpq(1))),
     (r"A committee of", lambda t, n: choose(n[2], n[0]) * choose(n[3], n[1])),
     (r"be selected from a group", lambda t, n: choose(n[2], n[0]) * choose(n[3], n[1])),
-    (r"letters of", arrangements), (r"A team of|different teams", team), (r"line up", line_up), (r"x \+ y \+ z", triples),
+    (r"letters of", arrangements), (r"A team of|different teams", team), (r"line up", line_up), (r"(?:positive|non-negative) integers", triples),
     (r"dice", dice), (r"One ball is", one_ball), (r"without replacement", two_balls), (r"shots|tossed", shots),
     (r"infinite geometric", infinite), (r"\\ldots", progression), (r"\\cdots", long_sum), (r"a_\{n-1\}", recurrence),
     (r"the \d+\w\w term is", two_terms), (r"rows", rows_of_seats),

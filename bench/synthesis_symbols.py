@@ -74,7 +74,7 @@ def equation_holds(text: str, answer: str) -> bool:
         left, right = equation.split("=")
         inside = re.fullmatch(r"\s*\\sqrt\{(.+)\}\s*", left)[1]  # type: ignore[index]
         candidates = real_roots(polynomial(f"({inside}) - ({right})^2", x))
-        real = [c for c in candidates if abs(value_of(difference, **{x: c})) < 1e-6]
+        real = [c for c in candidates if value_of(inside, **{x: c}) > -1e-9 and value_of(right, **{x: c}) > -1e-6]
     else:
         real = real_roots(polynomial(difference, x))
     return len(real) == len(found) == len({round(float_of(value), 9) for value in found})

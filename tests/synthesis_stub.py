@@ -11,10 +11,10 @@ from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 SCRIPT = (
-    "honest lie honest honest bad_json lie honest hostile honest lie honest other_text honest lie_in_statement honest lie "
-    "honest busy honest slow honest error honest lie honest bomb injected duplicate honest lie"
+    "honest lie honest lie bad_json lie honest hostile honest lie honest other_text honest lie_in_statement honest lie "
+    "honest busy lie slow honest error honest lie honest bomb injected duplicate lie"
 ).split()
-"""What requests for problems meet, in turn: 7 of 30 answers are lies, and 2 more rows say one thing and state another."""
+"""What requests for problems meet, in turn: 8 of 29 answers are lies, and 2 more rows say one thing and state another."""
 LIES = ("lie", "other_text", "lie_in_statement")
 
 
@@ -90,8 +90,8 @@ class Stub:
         row = {"problem": text, "formal": formal, "answer": str(answer)}
         if name == "lie":
             row["answer"] = str(answer + 1 + k % 3)
-        elif name == "other_text":  # statement and answer fit, the text says something else
-            row["problem"] = re.sub(r"= (\d+)\$", lambda m: f"= {int(m[1]) + 60}$", text)
+        elif name == "other_text":  # statement and answer fit, the text has the same numbers in other places
+            row["problem"] = re.sub(r"\$(\d+)x \+ (\d+)", r"$\2x + \1", text)
         elif name == "lie_in_statement":  # answer fits the text, the statement does not
             formal["equations"] = [formal["equations"][0].replace("x +", "x -")]
         elif name == "bad_json":

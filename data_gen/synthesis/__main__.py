@@ -95,10 +95,11 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
     if options.source == "writer" and not (options.endpoint and options.model):
         raise InputError("--source writer: want --endpoint and --model")
     gate = Gate(TestSets.read(options.avoid), options.max_alike if options.source == "writer" else 0)
+    cpu = None
     with Journal(options.output, settings_of(options)) as journal:
         try:
             if options.source == "templates":
-                make_problems(
+                cpu = make_problems(
                     journal, gate, count=options.count, seed=options.seed, wanted=wanted, workers=options.workers
                 )
             elif options.source == "writer":
@@ -112,6 +113,8 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
         finally:
             summary = journal.finish(options.count)
     summary["seconds"] = round(time.perf_counter() - started, 1)
+    if cpu is not None:
+        summary["cpu_seconds"] = round(cpu, 1)
     if summary["problems"] < options.count:
         print(json.dumps(summary, ensure_ascii=False))
         raise RunError(f"{summary['problems']} of {options.count} problems: no more were found; see rejected.jsonl")

@@ -254,10 +254,12 @@ def _inequality(s: Statement) -> Result:
                 intervals.append((low, high, False, False))
             if isinstance(high, Fraction) and holds(high):
                 intervals[-1] = (*intervals[-1][:3], True)
-    if any(isinstance(p, float) for p in points) and not all(r.op in "<>" for r in s["relations"]):
-        raise NoSecondWay("ends that are not rational")
     if s["ask"] != "integers":
+        if any(isinstance(p, float) for p in points) and not all(r.op in "<>" for r in s["relations"]):
+            raise NoSecondWay("ends that are not rational")
         return Result(intervals=tuple(intervals))
+    if not intervals:
+        raise NoSecondWay("no solution")
     low, high = math.floor(intervals[0][0]) - 1, math.ceil(intervals[-1][1]) + 1
     return Result.of(Fraction(sum(holds(Fraction(k)) for k in range(low, high + 1))))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import random
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
@@ -55,16 +57,18 @@ def candidate(seed: int, unit: int, wanted: Sequence[Cell]) -> Entry:
     return entry(unit, [row], [])
 
 
-def candidates(seed: int, units: Sequence[int], wanted: Sequence[Cell]) -> list[Entry]:
-    return [candidate(seed, unit, wanted) for unit in units]
+def candidates(seed: int, units: Sequence[int], wanted: Sequence[Cell]) -> tuple[list[Entry], float]:
+    """The candidates of some units, and the CPU seconds they took."""
+    started = time.process_time()
+    return [candidate(seed, unit, wanted) for unit in units], time.process_time() - started
 
 
-def stream(seed: int, units: Iterator[int], wanted: Sequence[Cell], workers: int) -> Iterator[Entry]:
-    """Candidates of the units in their order; ``workers`` processes, 0: this one."""
+def stream(seed: int, units: Iterator[int], wanted: Sequence[Cell], workers: int) -> Iterator[tuple[list[Entry], float]]:
+    """``candidates`` of the units in their order, chunk by chunk; ``workers`` processes, 0: this one."""
     chunks = iter(lambda: list(itertools.islice(units, CHUNK)), [])
     if workers == 0:
         for chunk in chunks:
-            yield from candidates(seed, chunk, wanted)
+            yield candidates(seed, chunk, wanted)
         return
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
@@ -74,31 +78,35 @@ def stream(seed: int, units: Iterator[int], wanted: Sequence[Cell], workers: int
             for chunk in chunks:
                 waiting.append(pool.submit(candidates, seed, chunk, wanted))
                 if len(waiting) > 2 * workers:
-                    yield from waiting.pop(0).result()
-            for future in waiting:
-                yield from future.result()
+                    yield waiting.pop(0).result()
+            while waiting:
+                yield waiting.pop(0).result()
         finally:
             for future in waiting:
                 future.cancel()
 
 
-def make_problems(journal: Journal, gate: Gate, *, count: int, seed: int, wanted: Sequence[Cell], workers: int) -> None:
-    """Add units to the journal until ``count`` problems have passed the gate, or none are left to find."""
+def make_problems(
+    journal: Journal, gate: Gate, *, count: int, seed: int, wanted: Sequence[Cell], workers: int
+) -> float:
+    """Add units to the journal until ``count`` problems have passed the gate, or none are left to find.
+
+    Returns: CPU seconds of all processes.
+    """
     gate.remember(journal.accepted())
     found = sum(1 for _ in journal.accepted())
-    first = max(journal.units, default=-1) + 1
-    last = MOST_UNITS * count
+    first, last = max(journal.units, default=-1) + 1, MOST_UNITS * count
+    started, elsewhere = time.process_time(), 0.0
     bar = tqdm(total=count, initial=found, desc="made problems", unit="problem", dynamic_ncols=True, mininterval=1.0)
-    with bar:
-        if found >= count:
-            return
-        for new in stream(seed, iter(range(first, last)), wanted, workers):
-            journal.add(passed(new, gate))
-            gained = len(journal.entries[-1]["accepted"])
-            found += gained
-            bar.update(gained)
-            if found >= count:
-                return
+    with bar, contextlib.closing(stream(seed, iter(range(first, last)), wanted, workers)) as chunks:
+        while found < count and (chunk := next(chunks, None)) is not None:
+            elsewhere += chunk[1] if workers else 0.0
+            for new in chunk[0]:
+                if found < count:
+                    journal.add(passed(new, gate))
+                    found += len(journal.entries[-1]["accepted"])
+            bar.update(found - bar.n)
+    return time.process_time() - started + elsewhere
 
 
 def passed(new: Entry, gate: Gate) -> Entry:

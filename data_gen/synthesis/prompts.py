@@ -76,7 +76,7 @@ def _no_constant(name: str) -> None:
 
 _ALLOWED = re.compile(r"[\x20-\x7e\n°é’‘“”–—×÷−·²³π√≤≥≠½¼¾áíóúñüöäçèêàâôîïÉ]*")
 _HOSTILE = re.compile(
-    r"<\s*[/!]?\s*[a-z|]|\|>|\[/?INST\]|https?:|www\.|```|\bjavascript:|\bsystem\s*:|\bassistant\s*:|\buser\s*:|"
+    r"<\s*[/!]?\s*[a-z]\w*(?:\s[^<>]*)?/?>|<\||\|>|\[/?INST\]|https?:|www\.|```|\bjavascript:|\bsystem\s*:|\bassistant\s*:|\buser\s*:|"
     r"(?:ignore|disregard|forget)\b.{0,40}\b(?:instruction|prompt|above|previous)|\\(?:input|include|write|href|url|def|catcode|csname)\b",
     re.I | re.S,
 )
