@@ -70,7 +70,7 @@ class Formula:
     def sum(self) -> Any:
         value = -self.product() if self.take("-") else self.product()
         while sign := self.take("+", "-"):
-            value = mixed(value, self.product(), lambda a, b: a + b if sign == "+" else a - b)  # noqa: B023
+            value = mixed(value, self.product(), lambda a, b: a + b if sign == "+" else a - b)
         return value
 
     def product(self) -> Any:

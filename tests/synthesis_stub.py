@@ -10,10 +10,7 @@ from collections import Counter
 from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-SCRIPT = (
-    "honest lie honest lie bad_json lie honest hostile honest lie honest other_text honest lie_in_statement honest lie "
-    "honest busy lie slow honest error honest lie honest bomb injected duplicate lie"
-).split()
+SCRIPT = ["honest", "lie", "honest", "lie", "bad_json", "lie", "honest", "hostile", "honest", "lie", "honest", "other_text", "honest", "lie_in_statement", "honest", "lie", "honest", "busy", "lie", "slow", "honest", "error", "honest", "lie", "honest", "bomb", "injected", "duplicate", "lie"]
 """What requests for problems meet, in turn: 8 of 29 answers are lies, and 2 more rows say one thing and state another."""
 LIES = ("lie", "other_text", "lie_in_statement")
 

@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     writer.add_argument("--timeout", type=float, default=120.0, help="seconds for one request")
     writer.add_argument("--attempts", type=int, default=5, help="tries of a request that meets 429, 5xx or a timeout")
     writer.add_argument("--wait", type=float, default=1.0, help="seconds before the second try; doubled each time")
-    writer.add_argument("--max-requests", type=int, default=0, help="requests for problems in all; 0: 10 a problem wanted")
+    writer.add_argument("--max-requests", type=int, default=0, help="replies with problems in all; 0: 10 a problem wanted")
     writer.add_argument("--temperature", type=float, default=1.0)
     writer.add_argument("--max-alike", type=int, default=1, help="problems that may differ in numbers and names only")
     writer.add_argument("--no-tools", action="store_true", help="do not offer the SymPy tool to the model")

@@ -68,9 +68,7 @@ def single(word: str, n: int) -> str:
 @template("counting", "medium")
 def letters_of_a_word(rng: random.Random, difficulty: str) -> Draft:
     word = rng.choice(
-        "BANANA LEVEL PEPPER COFFEE BALLOON COMMITTEE LETTER SUCCESS ADDRESS BUBBLE CANNON COOKIE EFFECT HAMMER KITTEN LESSON "
-        "MIRROR NARROW OTTER PUZZLE RABBIT SADDLE TOFFEE YELLOW BOTTLE CARROT DADDY FOLLOW GIGGLE HAPPEN INDEED MUMMY "
-        "NEEDED PAPAYA REFEREE SEVENTEEN TATTOO ASSESS COCOA ERROR".split()
+        ["BANANA", "LEVEL", "PEPPER", "COFFEE", "BALLOON", "COMMITTEE", "LETTER", "SUCCESS", "ADDRESS", "BUBBLE", "CANNON", "COOKIE", "EFFECT", "HAMMER", "KITTEN", "LESSON", "MIRROR", "NARROW", "OTTER", "PUZZLE", "RABBIT", "SADDLE", "TOFFEE", "YELLOW", "BOTTLE", "CARROT", "DADDY", "FOLLOW", "GIGGLE", "HAPPEN", "INDEED", "MUMMY", "NEEDED", "PAPAYA", "REFEREE", "SEVENTEEN", "TATTOO", "ASSESS", "COCOA", "ERROR"]
     )
     counts = [word.count(letter) for letter in dict.fromkeys(word)]
     text = rng.choice(

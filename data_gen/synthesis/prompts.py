@@ -105,9 +105,7 @@ def check_text(text: Any) -> str:
     return tidy
 
 
-_WORDS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"
-).split()
+_WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"]
 _WORD_VALUES = {word: k for k, word in enumerate(_WORDS)} | {
     "once": 1, "twice": 2, "double": 2, "triple": 3, "half": 2, "dozen": 12, "pair": 2, "third": 3, "quarter": 4, "square": 2, "cube": 3,
     "hundred": 100, "thousand": 1000, "dice": 6, "die": 6, "coin": 2, "heads": 2, "triangle": 180, "circle": 360, "week": 7, "hour": 60,

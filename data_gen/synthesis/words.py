@@ -7,10 +7,7 @@ import random
 from collections.abc import Sequence
 from fractions import Fraction
 
-NAMES = (
-    "Amara Ben Chloe Daniel Elena Farid Grace Hiro Ingrid Jamal Kavya Leo Maya Nadia Omar Priya Quinn Rosa Samuel Tara "
-    "Umar Vera Wei Yusuf Zoe Anton Bianca Carlos Dina Emil Fatima Georg Hannah Ivan Julia Karim Lena Marco Nina Oscar"
-).split()
+NAMES = ["Amara", "Ben", "Chloe", "Daniel", "Elena", "Farid", "Grace", "Hiro", "Ingrid", "Jamal", "Kavya", "Leo", "Maya", "Nadia", "Omar", "Priya", "Quinn", "Rosa", "Samuel", "Tara", "Umar", "Vera", "Wei", "Yusuf", "Zoe", "Anton", "Bianca", "Carlos", "Dina", "Emil", "Fatima", "Georg", "Hannah", "Ivan", "Julia", "Karim", "Lena", "Marco", "Nina", "Oscar"]
 THINGS = (
     "apple apples|book books|card cards|coin coins|marble marbles|pencil pencils|shell shells|stamp stamps|"
     "sticker stickers|ticket tickets|bead beads|button buttons|cookie cookies|flower flowers|photo photos|stone stones"

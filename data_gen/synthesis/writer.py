@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -127,6 +128,11 @@ def write_problems(journal: Journal, gate: Gate, options: argparse.Namespace, wa
         asyncio.run(_write(journal, gate, options, wanted, pool, threads))
 
 
+def _is_silent(done: Entry) -> bool:
+    """True for a request that got no usable reply."""
+    return any(row["reason"].startswith(("endpoint_", "reply_")) for row in done["rejected"])
+
+
 async def _write(
     journal: Journal,
     gate: Gate,
@@ -141,8 +147,9 @@ async def _write(
         return await loop.run_in_executor(threads, lambda: pool.derive(formal, also, twice=twice))
 
     found, done = sum(1 for _ in journal.accepted()), journal.units
-    last = options.max_requests or 10 * options.count
-    units = (unit for unit in range(last) if unit not in done)
+    most = options.max_requests or 10 * options.count
+    answered = sum(not _is_silent(e) for e in journal.entries)
+    units = (unit for unit in itertools.count() if unit not in done)
     silent = 0
     limits = httpx.Limits(max_connections=options.concurrency)
     async with httpx.AsyncClient(timeout=options.timeout, limits=limits) as client:
@@ -164,18 +171,19 @@ async def _write(
             tasks: set[asyncio.Task[Entry]] = set()
             try:
                 while found < options.count:
-                    while len(tasks) < options.concurrency and (unit := next(units, None)) is not None:
-                        tasks.add(asyncio.create_task(one(unit)))
+                    while len(tasks) < min(options.concurrency, most - answered):
+                        tasks.add(asyncio.create_task(one(next(units))))
                     if not tasks:
-                        raise RunError(f"{found} of {options.count} problems after {last} requests; see rejected.jsonl")
-                    finished, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                        raise RunError(f"{found} of {options.count} problems after {most} replies; see rejected.jsonl")
+                    finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                     for task in finished:
                         new = passed(task.result(), gate)
-                        is_silent = any(r["reason"].startswith(("endpoint_", "reply_")) for r in new["rejected"])
-                        silent = silent + 1 if is_silent else 0
+                        silent = silent + 1 if _is_silent(new) else 0
+                        answered += not _is_silent(new)
                         journal.add(new)
                         found += len(new["accepted"])
                         bar.update(len(new["accepted"]))
+                    tasks -= finished
                     if silent >= MOST_SILENT:
                         raise RunError(f"{options.endpoint}: {silent} requests in a row without a usable reply; run again to go on")
             finally:
