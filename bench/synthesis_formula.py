@@ -80,7 +80,20 @@ class Formula:
                 value = mixed(value, -self.power() if self.take("-") else self.power(), lambda a, b: a * b)
             elif self.take("\\div", "/"):
                 value = mixed(value, self.power(), lambda a, b: a / b)
-            elif self.peek() and self.peek() not in ("+", "-", ")", "]", "}", "|", ",", "=", "<", ">", "\\leq", "\\geq"):
+            elif self.peek() and self.peek() not in (
+                "+",
+                "-",
+                ")",
+                "]",
+                "}",
+                "|",
+                ",",
+                "=",
+                "<",
+                ">",
+                "\\leq",
+                "\\geq",
+            ):
                 value = mixed(value, self.power(), lambda a, b: a * b)
             else:
                 return value

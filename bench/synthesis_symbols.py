@@ -86,7 +86,10 @@ def roots_of_quadratic(text: str, answer: str) -> bool:
     p = polynomial(sides(equation), "x")
     a, b, c = float_of(p[2]), float_of(p[1]), float_of(p[0])
     root = math.sqrt(b * b - 4 * a * c)
-    return abs(float_of(value_of(wanted, r=(-b - root) / (2 * a), s=(-b + root) / (2 * a))) - float_of(value_of(answer))) < 1e-6
+    return (
+        abs(float_of(value_of(wanted, r=(-b - root) / (2 * a), s=(-b + root) / (2 * a))) - float_of(value_of(answer)))
+        < 1e-6
+    )
 
 
 def system_holds(text: str, answer: str) -> bool:
@@ -102,7 +105,9 @@ def system_holds(text: str, answer: str) -> bool:
         return same(value_of(target, **{n: solved[k, 0] for k, n in enumerate(names)}), value_of(answer))
     (a, b), (c,), other = rows[0], constants[0], next(e for e in equations if e not in linear)
     x, y = names
-    substituted = re.sub(rf"(?<![A-Za-z\\]){y}|{y}(?![A-Za-z])", f"(({fmpq_text(c)} - ({fmpq_text(a)})*{x})/({fmpq_text(b)}))", other)
+    substituted = re.sub(
+        rf"(?<![A-Za-z\\]){y}|{y}(?![A-Za-z])", f"(({fmpq_text(c)} - ({fmpq_text(a)})*{x})/({fmpq_text(b)}))", other
+    )
     roots = real_roots(polynomial(substituted, x))
     values = [float_of(value_of(target, **{x: r, y: (float_of(c) - float_of(a) * r) / float_of(b)})) for r in roots]
     return bool(values) and all(abs(v - float_of(value_of(answer))) < 1e-5 * max(1, abs(v)) for v in values)
@@ -131,7 +136,12 @@ def interval_holds(text: str, answer: str) -> bool:
             found = [value_of(piece, **{x: value}) for piece in pieces]
         except ZeroDivisionError:
             return False
-        compare = {"<": lambda a, b: a < b, ">": lambda a, b: a > b, "\\leq": lambda a, b: a <= b, "\\geq": lambda a, b: a >= b}
+        compare = {
+            "<": lambda a, b: a < b,
+            ">": lambda a, b: a > b,
+            "\\leq": lambda a, b: a <= b,
+            "\\geq": lambda a, b: a >= b,
+        }
         return all(compare[s](a, b) for s, (a, b) in zip(signs, itertools.pairwise(found), strict=True))
 
     if "How many integers" in text or "number of integers" in text:
@@ -193,7 +203,11 @@ def unknown_coefficient(text: str, answer: str) -> bool:
 
 def derivative(text: str, answer: str) -> bool:
     found = formulas(text)
-    source = next(f for f in found if re.search(r"[a-z]", re.sub(r"^\w+'?\(.+?\) = |^y = ", "", f)) and not re.fullmatch(r"\w+'\(.*\)", f))
+    source = next(
+        f
+        for f in found
+        if re.search(r"[a-z]", re.sub(r"^\w+'?\(.+?\) = |^y = ", "", f)) and not re.fullmatch(r"\w+'\(.*\)", f)
+    )
     formula = re.sub(r"^\w+\(\w\) = |^y = ", "", source)
     p = polynomial(formula, letter(formula)).derivative()
     at = re.search(r"'\((-?\d+)\)|at \$x = (-?\d+)", text)
@@ -217,13 +231,21 @@ def area_between(text: str, answer: str) -> bool:
     low, high = real_roots(p)
     points, weights = np.polynomial.legendre.leggauss(6)
     middle, half = (low + high) / 2, (high - low) / 2
-    area = half * sum(w * abs(float_of(value_of(f"({one}) - ({two})", x=middle + half * t))) for t, w in zip(points, weights, strict=True))
+    area = half * sum(
+        w * abs(float_of(value_of(f"({one}) - ({two})", x=middle + half * t)))
+        for t, w in zip(points, weights, strict=True)
+    )
     return abs(area - float_of(value_of(answer))) < 1e-6 * max(1.0, area)
 
 
 def extremum(text: str, answer: str) -> bool:
     source = next(f for f in formulas(text) if "x^3" in f)
-    low, high = (int(v) for v in (re.search(r"\[(-?\d+), (-?\d+)\]", text) or re.search(r"\$(-?\d+) \\leq x \\leq (-?\d+)", text)).groups())  # type: ignore[union-attr]
+    low, high = (
+        int(v)
+        for v in (
+            re.search(r"\[(-?\d+), (-?\d+)\]", text) or re.search(r"\$(-?\d+) \\leq x \\leq (-?\d+)", text)
+        ).groups()
+    )  # type: ignore[union-attr]
     p = polynomial(source.removeprefix("f(x) = "), "x")
     values = [float_of(p(fmpq(k, 100))) for k in range(100 * low, 100 * high + 1)]
     best = max(values) if "maximum" in text else min(values)

@@ -111,7 +111,9 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path):
     command = [sys.executable, "-m", "data_gen.synthesis", "--count", "150", "--workers", "1", "--output"]
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
     killed, journal = tmp_path / "killed", tmp_path / "killed/journal.jsonl"
-    child = subprocess.Popen([*command, str(killed)], env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
+    child = subprocess.Popen(
+        [*command, str(killed)], env=environment, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     deadline = time.monotonic() + 120
     while not (journal.is_file() and journal.read_bytes().count(b"\n") >= 64):
         assert child.poll() is None
@@ -174,7 +176,10 @@ def test_the_gate_of_a_writer_knows_problems_that_differ_in_names_and_numbers():
     assert skeleton("What does Eva pay for 1,200 g?") == skeleton("What does Tim pay for 3.5 g?")
 
 
-LONG = "A train leaves the city at noon and runs north at 60 km per hour until it meets a second train that left two hours later"
+LONG = (
+    "A train leaves the city at noon and runs north at 60 km per hour until it meets a second train that left two hours"
+    " later"
+)
 
 
 def test_overlap_with_test_sets():
@@ -202,7 +207,17 @@ def test_common_subsequences_are_as_long_as_by_the_textbook():
 
 
 def test_tokens_leave_punctuation_out():
-    assert tokens("If $\\frac{1}{2}x = 1,250$, what is x?") == ["if", "\\frac", "1", "2", "x", "1250", "what", "is", "x"]
+    assert tokens("If $\\frac{1}{2}x = 1,250$, what is x?") == [
+        "if",
+        "\\frac",
+        "1",
+        "2",
+        "x",
+        "1250",
+        "what",
+        "is",
+        "x",
+    ]
 
 
 def test_a_run_avoids_its_test_set(tmp_path):

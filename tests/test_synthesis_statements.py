@@ -5,12 +5,13 @@ from fractions import Fraction
 
 import pytest
 
-from data_gen.synthesis.by_arithmetic import NoSecondWay, derive_again
+from data_gen.synthesis.by_arithmetic import derive_again
 from data_gen.synthesis.by_sympy import derive_safely
 from data_gen.synthesis.check import Refused, derive_answer
 from data_gen.synthesis.language import EXAMPLES
 from data_gen.synthesis.polynomials import real_roots
 from data_gen.synthesis.results import Result, agree
+from data_gen.synthesis.solve_exactly import NoSecondWay
 from data_gen.synthesis.statement import FIELDS, StatementError, canonical, read_statement
 from grading.equivalence import grade
 

@@ -130,7 +130,10 @@ def test_replies_that_are_no_completion(content, reason):
 
 
 def test_retry_after_is_obeyed():
-    replies = [httpx.Response(429, headers={"retry-after": "0.2"}), httpx.Response(200, json={"choices": [{"message": {"content": "x"}}]})]
+    replies = [
+        httpx.Response(429, headers={"retry-after": "0.2"}),
+        httpx.Response(200, json={"choices": [{"message": {"content": "x"}}]}),
+    ]
 
     async def ask():
         async with httpx.AsyncClient(transport=httpx.MockTransport(lambda request: replies.pop(0))) as client:
@@ -189,7 +192,11 @@ def test_numbers_of_a_statement_must_be_in_the_text():
 
 
 def test_a_derivation_that_takes_too_long_is_killed_and_the_next_one_is_answered():
-    slow = {"kind": "count", "ranges": {letter: [1, 7] for letter in "abcdf"}, "such_that": [f"a^{k} + b^{k} + c^{k} + d^{k} + f^{k} > 0" for k in range(1, 7)]}
+    slow = {
+        "kind": "count",
+        "ranges": {letter: [1, 7] for letter in "abcdf"},
+        "such_that": [f"a^{k} + b^{k} + c^{k} + d^{k} + f^{k} > 0" for k in range(1, 7)],
+    }
     with DerivationPool(1, limit_s=1.0) as pool:
         with pytest.raises(Refused, match="derivation_timeout"):
             pool.derive(slow)

@@ -36,7 +36,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--difficulty", default="", help=f"{', '.join(DIFFICULTIES)}, with commas; default: all")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--workers", type=int, default=2, help="processes that derive answers; 0: none beside this one")
-    made.add_argument("--avoid", type=Path, nargs="*", default=[], help="test sets (JSON Lines): no problem may overlap")
+    made.add_argument(
+        "--avoid", type=Path, nargs="*", default=[], help="test sets (JSON Lines): no problem may overlap"
+    )
     writer = made.add_argument_group("--source writer: a model behind an OpenAI-compatible endpoint")
     writer.add_argument("--endpoint", help="base address, e.g. http://127.0.0.1:8000/v1; key: OPENAI_API_KEY, if any")
     writer.add_argument("--model", help="name of the model there")
@@ -44,7 +46,9 @@ def parser() -> argparse.ArgumentParser:
     writer.add_argument("--timeout", type=float, default=120.0, help="seconds for one request")
     writer.add_argument("--attempts", type=int, default=5, help="tries of a request that meets 429, 5xx or a timeout")
     writer.add_argument("--wait", type=float, default=1.0, help="seconds before the second try; doubled each time")
-    writer.add_argument("--max-requests", type=int, default=0, help="replies with problems in all; 0: 10 a problem wanted")
+    writer.add_argument(
+        "--max-requests", type=int, default=0, help="replies with problems in all; 0: 10 a problem wanted"
+    )
     writer.add_argument("--temperature", type=float, default=1.0)
     writer.add_argument("--max-alike", type=int, default=1, help="problems that may differ in numbers and names only")
     writer.add_argument("--no-tools", action="store_true", help="do not offer the SymPy tool to the model")
@@ -74,7 +78,14 @@ def split(names: str) -> list[str]:
 
 def check(options: argparse.Namespace) -> None:
     """Raise InputError for values out of range."""
-    for name, least in (("count", 1), ("workers", 0), ("concurrency", 1), ("attempts", 1), ("max_requests", 0), ("max_alike", 0)):
+    for name, least in (
+        ("count", 1),
+        ("workers", 0),
+        ("concurrency", 1),
+        ("attempts", 1),
+        ("max_requests", 0),
+        ("max_alike", 0),
+    ):
         if getattr(options, name) < least:
             raise InputError(f"--{name.replace('_', '-')} {getattr(options, name)}, want {least} or more")
     for path in options.avoid:

@@ -177,5 +177,7 @@ def rational(rng: random.Random, difficulty: str) -> Draft:
     c = rng.randint(0, 4)
     if -a * q + p == 0 or a == c:
         raise Redraw
-    formal, text = related(f"\\frac{{{polynomial_text([a, p], x)}}}{{{x} {signed(q)}}}", rng.choice(list(SIGNS)), str(c))
+    formal, text = related(
+        f"\\frac{{{polynomial_text([a, p], x)}}}{{{x} {signed(q)}}}", rng.choice(list(SIGNS)), str(c)
+    )
     return asked(rng, x, [formal], text, 6, integers=False)

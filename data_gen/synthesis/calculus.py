@@ -102,8 +102,14 @@ def upper_limit(rng: random.Random, difficulty: str) -> Draft:
     value = a * k * k + b * k
     text = rng.choice(
         (
-            f"The positive number $k$ satisfies $\\int_{{0}}^{{k}} ({polynomial_text([2 * a, b], 'x')}) \\, dx = {value}$. Find $k$.",
-            f"For which positive number $k$ is $\\int_{{0}}^{{k}} ({polynomial_text([2 * a, b], 'x')}) \\, dx = {value}$?",
+            (
+                f"The positive number $k$ satisfies $\\int_{{0}}^{{k}} ({polynomial_text([2 * a, b], 'x')}) \\, dx ="
+                f" {value}$. Find $k$."
+            ),
+            (
+                f"For which positive number $k$ is $\\int_{{0}}^{{k}} ({polynomial_text([2 * a, b], 'x')}) \\, dx ="
+                f" {value}$?"
+            ),
         )
     )
     return Draft(text, {"kind": "solve", "equations": [f"{a}*k^2 + {b}*k = {value}"], "domain": "positive"}, 5)

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from data_gen.synthesis.by_arithmetic import NoSecondWay, derive_again
-from data_gen.synthesis.by_sympy import Underivable, derive_safely
+from data_gen.synthesis.by_arithmetic import derive_again
+from data_gen.synthesis.by_sympy import derive_safely
 from data_gen.synthesis.results import Result, agree
+from data_gen.synthesis.solve_exactly import NoSecondWay
 from data_gen.synthesis.statement import StatementError, read_statement
+from data_gen.synthesis.sympy_equations import Underivable
 from grading.parse import ParseError, TooDeep
 from grading.structure import parse_answer
 
@@ -96,7 +98,14 @@ def _as_answer(result: Result, answer: str, form: str) -> str:
 
 
 def problem_row(
-    text: str, derived: Derived, formal: Mapping[str, Any], *, topic: str, difficulty: str, steps: int | None, source: str
+    text: str,
+    derived: Derived,
+    formal: Mapping[str, Any],
+    *,
+    topic: str,
+    difficulty: str,
+    steps: int | None,
+    source: str,
 ) -> dict[str, Any]:
     """A row that ``data.source`` reads, with what the answer was derived from beside it."""
     return {

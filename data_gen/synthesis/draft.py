@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -53,15 +54,25 @@ def template(topic: str, *difficulties: str) -> Callable[[Maker], Maker]:
     return register
 
 
-def topics() -> list[str]:
-    """Names of all topics, in order."""
-    load_templates()
-    return sorted({topic for topic, _ in TEMPLATES})
+MODULES = (
+    "algebra",
+    "calculus",
+    "counting",
+    "equations",
+    "figures",
+    "integers",
+    "probability",
+    "quantities",
+    "series",
+    "shares",
+    "systems",
+)
 
 
 def load_templates() -> None:
     """Import the modules that register templates."""
-    from data_gen.synthesis import algebra, calculus, chance, equations, figures, integers, quantities, series  # noqa: F401
+    for name in MODULES:
+        importlib.import_module(f"data_gen.synthesis.{name}")
 
 
 def draw(topic: str, difficulty: str, rng: random.Random) -> Draft:

@@ -39,7 +39,10 @@ def division_with_rest(rng: random.Random, difficulty: str) -> Draft:
     text = rng.choice(
         (
             f"What is the remainder when {number} is divided by {divisor}?",
-            f"{number} {thing.many} are packed into bags of {divisor}, as many full bags as possible. How many {thing.many} are left over?",
+            (
+                f"{number} {thing.many} are packed into bags of {divisor}, as many full bags as possible. How many"
+                f" {thing.many} are left over?"
+            ),
         )
     )
     return Draft(text, {"kind": "remainder", "of": str(number), "by": divisor}, 1)
@@ -69,8 +72,14 @@ def bells(rng: random.Random, difficulty: str) -> Draft:
     what = rng.choice(("bells ring", "lights flash", "buses leave the station"))
     text = rng.choice(
         (
-            f"Three {what} every {listed(periods)} minutes, respectively, and now all three do so at the same moment. After how many minutes does this happen next?",
-            f"At noon three {what} together. From then on they do so every {listed(periods)} minutes, respectively. How many minutes after noon is the next time for all three together?",
+            (
+                f"Three {what} every {listed(periods)} minutes, respectively, and now all three do so at the same"
+                " moment. After how many minutes does this happen next?"
+            ),
+            (
+                f"At noon three {what} together. From then on they do so every {listed(periods)} minutes, respectively."
+                " How many minutes after noon is the next time for all three together?"
+            ),
         )
     )
     return Draft(text, {"kind": "value", "of": f"lcm({periods[0]}, {periods[1]}, {periods[2]})"}, 4)
@@ -80,7 +89,12 @@ def bells(rng: random.Random, difficulty: str) -> Draft:
 def remainder_of_product(rng: random.Random, difficulty: str) -> Draft:
     a, b, c, m = rng.randint(20, 200), rng.randint(20, 200), rng.randint(10, 99), rng.randint(6, 29)
     form = rng.choice((f"{a} \\cdot {b} + {c}", f"{a} \\cdot {b} \\cdot {c}"))
-    text = rng.choice((f"What is the remainder when ${form}$ is divided by {m}?", f"Find the remainder of ${form}$ on division by {m}."))
+    text = rng.choice(
+        (
+            f"What is the remainder when ${form}$ is divided by {m}?",
+            f"Find the remainder of ${form}$ on division by {m}.",
+        )
+    )
     return Draft(text, {"kind": "remainder", "of": form, "by": m}, 4)
 
 
@@ -96,7 +110,12 @@ def remainder_of_power(rng: random.Random, difficulty: str) -> Draft:
         text = f"What is the units digit of ${power}$?"
         return Draft(text, {"kind": "remainder", "of": power, "by": 10}, 5)
     formula = power if form == 1 else f"{power} + {b}^{{{k}}}"
-    text = rng.choice((f"What is the remainder when ${formula}$ is divided by {m}?", f"Find the remainder of ${formula}$ on division by {m}."))
+    text = rng.choice(
+        (
+            f"What is the remainder when ${formula}$ is divided by {m}?",
+            f"Find the remainder of ${formula}$ on division by {m}.",
+        )
+    )
     return Draft(text, {"kind": "remainder", "of": formula, "by": m}, 6)
 
 
@@ -109,7 +128,9 @@ def remainders_known(rng: random.Random, difficulty: str) -> Draft:
     above = rng.choice((0, 0, 100))
     conditions = listed([f"a remainder of {r} when divided by {m}" for r, m in zip(remainders, moduli, strict=True)])
     what = "positive integer" if above == 0 else f"integer greater than {above}"
-    text = rng.choice((f"Find the smallest {what} that leaves {conditions}.", f"What is the least {what} that leaves {conditions}?"))
+    text = rng.choice(
+        (f"Find the smallest {what} that leaves {conditions}.", f"What is the least {what} that leaves {conditions}?")
+    )
     pairs = [[r, m] for r, m in zip(remainders, moduli, strict=True)]
     return Draft(text, {"kind": "congruences", "pairs": pairs, "above": above}, 6)
 

@@ -103,7 +103,8 @@ def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
     for key in sorted({*saved, *settings}):
         if saved.get(key) != settings.get(key):
             raise InputError(
-                f"{path}: this folder was made with {key} = {saved.get(key)!r}, now it is {settings.get(key)!r}; use another folder"
+                f"{path}: this folder was made with {key} = {saved.get(key)!r}, now it is {settings.get(key)!r}; use"
+                " another folder"
             )
 
 

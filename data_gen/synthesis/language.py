@@ -33,6 +33,6 @@ def description() -> str:
     """The language in words."""
     lines = [f"- {json.dumps(statement)}   ({meaning}; answer {answer})" for meaning, statement, answer in EXAMPLES]
     return (
-        "A formal statement is one JSON object. Formulas are strings in plain math or LaTeX (+ - * / ^, \\frac, \\sqrt, \\pi, !, "
-        "\\binom, gcd, lcm, \\sum_{k=1}^{n}); unknowns are single letters. The kinds:\n" + "\n".join(lines)
+        "A formal statement is one JSON object. Formulas are strings in plain math or LaTeX (+ - * / ^, \\frac, \\sqrt,"
+        " \\pi, !, \\binom, gcd, lcm, \\sum_{k=1}^{n}); unknowns are single letters. The kinds:\n" + "\n".join(lines)
     )

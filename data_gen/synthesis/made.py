@@ -37,7 +37,9 @@ def cells(topics: Sequence[str] = (), difficulties: Sequence[str] = ()) -> list[
     for name, given, choices in (("topic", topics, known), ("difficulty", difficulties, DIFFICULTIES)):
         if wrong := [value for value in given if value not in choices]:
             raise InputError(f"{name} {wrong[0]!r}, want one of {', '.join(choices)}")
-    found = [c for c in sorted(TEMPLATES) if (not topics or c[0] in topics) and (not difficulties or c[1] in difficulties)]
+    found = [
+        c for c in sorted(TEMPLATES) if (not topics or c[0] in topics) and (not difficulties or c[1] in difficulties)
+    ]
     if not found:
         raise InputError(f"no template for topics {list(topics)} and difficulties {list(difficulties)}")
     return found
@@ -63,7 +65,9 @@ def candidates(seed: int, units: Sequence[int], wanted: Sequence[Cell]) -> tuple
     return [candidate(seed, unit, wanted) for unit in units], time.process_time() - started
 
 
-def stream(seed: int, units: Iterator[int], wanted: Sequence[Cell], workers: int) -> Iterator[tuple[list[Entry], float]]:
+def stream(
+    seed: int, units: Iterator[int], wanted: Sequence[Cell], workers: int
+) -> Iterator[tuple[list[Entry], float]]:
     """``candidates`` of the units in their order, chunk by chunk; ``workers`` processes, 0: this one."""
     chunks = iter(lambda: list(itertools.islice(units, CHUNK)), [])
     if workers == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -150,7 +151,7 @@ def _gcd(a: Polynomial, b: Polynomial) -> Polynomial:
 
 def _changes(chain: Sequence[Polynomial], x: Fraction) -> int:
     signs = [value > 0 for p in chain if (value := at(p, x)) != 0]
-    return sum(a != b for a, b in zip(signs, signs[1:], strict=False))
+    return sum(a != b for a, b in itertools.pairwise(signs))
 
 
 def _refine(a: Polynomial, low: Fraction, high: Fraction) -> Number:

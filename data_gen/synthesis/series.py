@@ -23,7 +23,12 @@ def arithmetic_term(rng: random.Random, difficulty: str) -> Draft:
             f"Find the {ordinal(n)} term of the arithmetic sequence that begins ${first}$.",
         )
     )
-    return Draft(text, {"kind": "value", "of": f"{a} + ({n} - 1)*({d})"}, 2, also={"kind": "recurrence", "start": [str(a)], "next": f"p + ({d})", "term": n})
+    return Draft(
+        text,
+        {"kind": "value", "of": f"{a} + ({n} - 1)*({d})"},
+        2,
+        also={"kind": "recurrence", "start": [str(a)], "next": f"p + ({d})", "term": n},
+    )
 
 
 @template("sequences", "easy")
@@ -36,7 +41,12 @@ def geometric_term(rng: random.Random, difficulty: str) -> Draft:
             f"Find the {ordinal(n)} term of the geometric sequence that begins ${first}$.",
         )
     )
-    return Draft(text, {"kind": "value", "of": f"{a}*({r})^{n - 1}"}, 2, also={"kind": "recurrence", "start": [str(a)], "next": f"({r})*p", "term": n})
+    return Draft(
+        text,
+        {"kind": "value", "of": f"{a}*({r})^{n - 1}"},
+        2,
+        also={"kind": "recurrence", "start": [str(a)], "next": f"({r})*p", "term": n},
+    )
 
 
 @template("sequences", "medium")
@@ -49,7 +59,10 @@ def arithmetic_sum(rng: random.Random, difficulty: str) -> Draft:
         last = a + (n - 1) * d
         if d < 0 or a < 0:
             raise Redraw
-        text = f"What is the sum ${a} + {a + d} + {a + 2 * d} + \\cdots + {last}$, in which each term is {d} more than the one before?"
+        text = (
+            f"What is the sum ${a} + {a + d} + {a + 2 * d} + \\cdots + {last}$, in which each term is {d} more than the"
+            " one before?"
+        )
     return Draft(
         text,
         {"kind": "value", "of": f"{n}*(2*({a}) + ({n} - 1)*({d}))/2"},
@@ -73,9 +86,14 @@ def theater_rows(rng: random.Random, difficulty: str) -> Draft:
     more = "1 more seat" if d == 1 else f"{d} more seats"
     text = rng.choice(
         (
-            f"A theater has {n} rows of seats. The first row has {a} seats, and each further row has {more} than the row before it. "
-            "How many seats does the theater have in all?",
-            f"In a hall with {n} rows, the front row has {a} seats and each row behind it has {more} than the row directly in front. Find the total number of seats.",
+            (
+                f"A theater has {n} rows of seats. The first row has {a} seats, and each further row has {more} than"
+                " the row before it. How many seats does the theater have in all?"
+            ),
+            (
+                f"In a hall with {n} rows, the front row has {a} seats and each row behind it has {more} than the row"
+                " directly in front. Find the total number of seats."
+            ),
         )
     )
     return Draft(
@@ -115,8 +133,14 @@ def two_terms_known(rng: random.Random, difficulty: str) -> Draft:
     i, j, k = rng.randint(3, 8), rng.randint(9, 15), rng.randint(20, 60)
     text = rng.choice(
         (
-            f"The {ordinal(i)} term of an arithmetic sequence is ${a + (i - 1) * d}$ and the {ordinal(j)} term is ${a + (j - 1) * d}$. Find the {ordinal(k)} term.",
-            f"In an arithmetic sequence, the {ordinal(i)} term is ${a + (i - 1) * d}$ and the {ordinal(j)} term is ${a + (j - 1) * d}$. What is the {ordinal(k)} term?",
+            (
+                f"The {ordinal(i)} term of an arithmetic sequence is ${a + (i - 1) * d}$ and the {ordinal(j)} term is"
+                f" ${a + (j - 1) * d}$. Find the {ordinal(k)} term."
+            ),
+            (
+                f"In an arithmetic sequence, the {ordinal(i)} term is ${a + (i - 1) * d}$ and the {ordinal(j)} term is"
+                f" ${a + (j - 1) * d}$. What is the {ordinal(k)} term?"
+            ),
         )
     )
     equations = [f"a + {i - 1}*d = {a + (i - 1) * d}", f"a + {j - 1}*d = {a + (j - 1) * d}"]
@@ -138,10 +162,20 @@ def geometric_sum(rng: random.Random, difficulty: str) -> Draft:
     if abs(r) >= 1:
         raise Redraw
     terms = [Fraction(a), a * r, a * r * r]
-    text = f"Find the sum of the infinite geometric series whose first term is {a} and whose common ratio is ${fraction_text(r)}$."
+    text = (
+        f"Find the sum of the infinite geometric series whose first term is {a} and whose common ratio is"
+        f" ${fraction_text(r)}$."
+    )
     if rng.random() < 0.5:
-        series = f"{fraction_text(terms[0])}" + "".join(f" {'+' if t > 0 else '-'} {fraction_text(abs(t))}" for t in terms[1:])
+        series = f"{fraction_text(terms[0])}" + "".join(
+            f" {'+' if t > 0 else '-'} {fraction_text(abs(t))}" for t in terms[1:]
+        )
         text = f"What is the sum of the infinite geometric series ${series} + \\cdots$?"
         if r < 0:
             text = text.replace("+ \\cdots", "- \\cdots")
-    return Draft(text, {"kind": "value", "of": f"{a}/(1 - {plain(r)})"}, 5, also={"kind": "solve", "equations": [f"s = {a} + {plain(r)}*s"]})
+    return Draft(
+        text,
+        {"kind": "value", "of": f"{a}/(1 - {plain(r)})"},
+        5,
+        also={"kind": "solve", "equations": [f"s = {a} + {plain(r)}*s"]},
+    )

@@ -226,7 +226,10 @@ def _ranges(value: Any, where: str) -> dict[str, tuple[int, int]]:
 
 def canonical(raw: Mapping[str, Any]) -> str:
     """One text for all statements that differ in letters, spaces and the order of equations only."""
-    text = json.dumps({key: sorted(value) if key in ("equations", "relations") else value for key, value in raw.items()}, sort_keys=True)
+    text = json.dumps(
+        {key: sorted(value) if key in ("equations", "relations") else value for key, value in raw.items()},
+        sort_keys=True,
+    )
     names: dict[str, str] = {}
 
     def rename(match: re.Match[str]) -> str:

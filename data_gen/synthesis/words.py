@@ -7,7 +7,48 @@ import random
 from collections.abc import Sequence
 from fractions import Fraction
 
-NAMES = ["Amara", "Ben", "Chloe", "Daniel", "Elena", "Farid", "Grace", "Hiro", "Ingrid", "Jamal", "Kavya", "Leo", "Maya", "Nadia", "Omar", "Priya", "Quinn", "Rosa", "Samuel", "Tara", "Umar", "Vera", "Wei", "Yusuf", "Zoe", "Anton", "Bianca", "Carlos", "Dina", "Emil", "Fatima", "Georg", "Hannah", "Ivan", "Julia", "Karim", "Lena", "Marco", "Nina", "Oscar"]
+NAMES = [
+    "Amara",
+    "Ben",
+    "Chloe",
+    "Daniel",
+    "Elena",
+    "Farid",
+    "Grace",
+    "Hiro",
+    "Ingrid",
+    "Jamal",
+    "Kavya",
+    "Leo",
+    "Maya",
+    "Nadia",
+    "Omar",
+    "Priya",
+    "Quinn",
+    "Rosa",
+    "Samuel",
+    "Tara",
+    "Umar",
+    "Vera",
+    "Wei",
+    "Yusuf",
+    "Zoe",
+    "Anton",
+    "Bianca",
+    "Carlos",
+    "Dina",
+    "Emil",
+    "Fatima",
+    "Georg",
+    "Hannah",
+    "Ivan",
+    "Julia",
+    "Karim",
+    "Lena",
+    "Marco",
+    "Nina",
+    "Oscar",
+]
 THINGS = (
     "apple apples|book books|card cards|coin coins|marble marbles|pencil pencils|shell shells|stamp stamps|"
     "sticker stickers|ticket tickets|bead beads|button buttons|cookie cookies|flower flowers|photo photos|stone stones"
@@ -54,7 +95,15 @@ def polynomial_text(coefficients: Sequence[int], letter: str) -> str:
         if c == 0:
             continue
         size = "" if abs(c) == 1 and power else str(abs(c))
-        body = size + ("" if power == 0 else letter if power == 1 else f"{letter}^{power}" if power < 10 else f"{letter}^{{{power}}}")
+        body = size + (
+            ""
+            if power == 0
+            else letter
+            if power == 1
+            else f"{letter}^{power}"
+            if power < 10
+            else f"{letter}^{{{power}}}"
+        )
         text += (f" {'+' if c > 0 else '-'} " if text else "-" if c < 0 else "") + body
     return text or "0"
 
@@ -64,7 +113,11 @@ def linear_text(coefficients: Sequence[int], letters: Sequence[str]) -> str:
     text = ""
     for c, letter in zip(coefficients, letters, strict=True):
         if c:
-            text += (f" {'+' if c > 0 else '-'} " if text else "-" if c < 0 else "") + ("" if abs(c) == 1 else str(abs(c))) + letter
+            text += (
+                (f" {'+' if c > 0 else '-'} " if text else "-" if c < 0 else "")
+                + ("" if abs(c) == 1 else str(abs(c)))
+                + letter
+            )
     return text or "0"
 
 

@@ -52,7 +52,9 @@ async def proposal(
     return entry(unit, [row], [])
 
 
-async def checked(endpoint: Endpoint, derive: Derive, found: dict[str, Any], cell: Cell, *, read_back: str) -> dict[str, Any]:
+async def checked(
+    endpoint: Endpoint, derive: Derive, found: dict[str, Any], cell: Cell, *, read_back: str
+) -> dict[str, Any]:
     """The row of a proposed problem. Raises Refused with the reason, NoReply."""
     topic, difficulty = cell
     text = check_text(found.get("problem"))
@@ -167,7 +169,9 @@ async def _write(
             except NoReply as error:
                 return entry(unit, [], [rejection(error.reason, error.detail)])
 
-        with tqdm(total=options.count, initial=found, desc="written problems", unit="problem", dynamic_ncols=True) as bar:
+        with tqdm(
+            total=options.count, initial=found, desc="written problems", unit="problem", dynamic_ncols=True
+        ) as bar:
             tasks: set[asyncio.Task[Entry]] = set()
             try:
                 while found < options.count:
@@ -185,7 +189,9 @@ async def _write(
                         bar.update(len(new["accepted"]))
                     tasks -= finished
                     if silent >= MOST_SILENT:
-                        raise RunError(f"{options.endpoint}: {silent} requests in a row without a usable reply; run again to go on")
+                        raise RunError(
+                            f"{options.endpoint}: {silent} requests in a row without a usable reply; run again to go on"
+                        )
             finally:
                 for task in tasks:
                     task.cancel()
