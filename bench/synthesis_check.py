@@ -1,9 +1,10 @@
-"""Are the answers of made problems right? ``python -m bench.synthesis_check --input problems.jsonl`` prints one JSON line.
+"""Are the answers of made problems right? ``python -m bench.synthesis_check --input problems.jsonl``: one JSON line.
 
-Independent of what made them: it reads the problem's text and answer and nothing else of a row, with patterns and a
-formula reader of its own, and decides by exact rational arithmetic (python-flint, ``pip install python-flint``), brute force
-or substitution. It shares no code with ``data_gen`` and ``grading`` and does not use SymPy. A text that no reader knows counts as
-``unread`` and is shown. Exit code 1 when an answer is wrong, a problem is there twice, or a text was not read.
+Independent of what made them: of a row it judges problem text and answer only, with patterns and a formula reader of
+its own, and decides by exact rational arithmetic (python-flint, ``pip install python-flint``), brute force or
+substitution. It shares no code with ``data_gen`` and ``grading`` and does not use SymPy. A text that no reader knows
+counts as ``unread`` and is shown. Exit code 1 when an answer is wrong, a problem is there twice, a text was not read,
+or a hard problem was derived in one way only (the row says so).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from common.runs import read_rows
 def check_row(text: str, answer: str) -> str:
     """``right``, ``wrong`` or ``unread``."""
     from bench.synthesis_formula import Unread, same, value_of
-    from bench.synthesis_readers import story_answer
+    from bench.synthesis_stories import story_answer
     from bench.synthesis_symbols import symbolic_answer_holds
 
     try:

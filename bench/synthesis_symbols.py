@@ -1,4 +1,4 @@
-"""Made problems whose text holds a formula to work on: is the given answer right? By substitution, sampling, python-flint."""
+"""Made problems on a formula in their text: is the answer right? By substitution, sampling and python-flint."""
 
 from __future__ import annotations
 
@@ -260,14 +260,19 @@ def power_remainder(text: str, answer: str) -> bool:
 
 
 SYMBOLS: list[tuple[str, Callable[[str, str], bool]]] = [
-    (r"\$r\$ and \$s\$|\$r\$ and \$s\$", roots_of_quadratic), (r"interval notation|integers \$\w\$ ", interval_holds),
-    (r"divisible by \$|a factor of", unknown_coefficient), (r"[Rr]emainder .*\$.*x.*\$.* (?:is divided )?by \$", remainder_of_division),
-    (r"remainder|units digit", power_remainder), (r"coefficient of", coefficient),
-    (r"(?:minimum|maximum) value", extremum), (r"enclose", area_between), (r"\\int|integral of", integral),
+    (r"\$r\$ and \$s\$", roots_of_quadratic),
+    (r"interval notation|integers \$\w\$ ", interval_holds),
+    (r"divisible by \$|a factor of", unknown_coefficient),
+    (r"[Rr]emainder .*\$.*x.*\$.* (?:is divided )?by \$", remainder_of_division),
+    (r"remainder|units digit", power_remainder),
+    (r"coefficient of", coefficient),
+    (r"(?:minimum|maximum) value", extremum),
+    (r"enclose", area_between),
+    (r"\\int|integral of", integral),
     (r"derivative|Differentiate|f'\(|g'\(|h'\(|slope of the tangent", derivative),
     (r"Expand|standard form|Multiply out|^Simplify", expanded),
     (r"(?:when|for|at) \$\w = -?\d+\$[?.]$", value_at),
-]  # fmt: skip
+]
 
 
 def symbolic_answer_holds(text: str, answer: str) -> bool:

@@ -41,7 +41,7 @@ SCRIPT = [
     "duplicate",
     "lie",
 ]
-"""What requests for problems meet, in turn: 8 of 29 answers are lies, and 2 more rows say one thing and state another."""
+"""What requests for problems meet, in turn: 8 of 29 answers are lies, and 2 rows say one thing and state another."""
 LIES = ("lie", "other_text", "lie_in_statement")
 
 

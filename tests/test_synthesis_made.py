@@ -31,9 +31,17 @@ MAKERS = sorted(
     key=lambda item: (item[1], item[2], item[0].__name__),
 )
 UNNATURAL = [
-    r"\b1 (?!of|or|and|to|more|m\b|cm\b|km\b)\w+s\b", r"\+ -", r"- -", r"  ", r"\ba [aeio]\w", r"\ba (8|11|18|8\d)\b", r"\bNone\b",
-    r"\{[a-z_]+\}(?!\})(?<!\\circ\})(?<!_\{n\})", r"\b0 \w+s\b", r"\b1[a-z]\b",
-]  # fmt: skip
+    r"\b1 (?!of|or|and|to|more|m\b|cm\b|km\b)\w+s\b",
+    r"\+ -",
+    r"- -",
+    r"  ",
+    r"\ba [aeio]\w",
+    r"\ba (8|11|18|8\d)\b",
+    r"\bNone\b",
+    r"\{[a-z_]+\}(?!\})(?<!\\circ\})(?<!_\{n\})",
+    r"\b0 \w+s\b",
+    r"\b1[a-z]\b",
+]
 
 
 @pytest.mark.parametrize(("maker", "topic", "difficulty"), MAKERS, ids=lambda v: getattr(v, "__name__", v))
@@ -98,8 +106,22 @@ def test_the_dials(tmp_path, capsys):
 def test_a_small_cell_runs_out_and_says_so(tmp_path, capsys):
     """Few different problems: draws that come twice are rejected, and counted by reason."""
     folder = tmp_path / "few"
-    assert main(["--output", str(folder), "--workers", "0", "--count", "70", "--topics", "quadratic_equations", "--difficulty", "easy",
-                 "--seed", "3"]) in (0, 3)  # fmt: skip
+    assert main(
+        [
+            "--output",
+            str(folder),
+            "--workers",
+            "0",
+            "--count",
+            "70",
+            "--topics",
+            "quadratic_equations",
+            "--difficulty",
+            "easy",
+            "--seed",
+            "3",
+        ]
+    ) in (0, 3)
     texts = [json.loads(line)["problem"] for line in (folder / "problems.jsonl").read_text().splitlines()]
     assert len(set(map(text_key, texts))) == len(texts)
     reasons = {json.loads(line)["reason"] for line in (folder / "rejected.jsonl").read_text().splitlines()}

@@ -1,8 +1,8 @@
-"""Make problems with checked answers: ``python -m data_gen.synthesis --output FOLDER --count 10000``; docs/synthesis.md.
+"""Make problems with checked answers: ``python -m data_gen.synthesis --output FOLDER --count 10000``.
 
-Writes ``problems.jsonl`` (rows that ``data.source`` reads), ``rejected.jsonl`` and ``journal.jsonl``; the last line printed is
-one JSON object. A run that was stopped goes on where it was. Exit code 2 and one line for what the user can mend, 3 for
-a run that came to an end before it was done.
+docs/synthesis.md explains it. Writes ``problems.jsonl`` (rows that ``data.source`` reads), ``rejected.jsonl`` and
+``journal.jsonl``; the last line printed is one JSON object. A run that was stopped goes on where it was. Exit code 2
+and one line for what the user can mend, 3 for a run that came to an end before it was done.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ On words, numbers and LaTeX commands in lower case, punctuation left out, a prob
 
 1. they share 13 tokens in a row (GPT-3, arXiv:2005.14165, appendix C); of a test problem with fewer than 13 tokens the
    problem holds all in a row; or
-2. their longest common subsequence has at least 13 tokens and at least 0.6 of the shorter one's (Qwen2.5, arXiv:2412.15115).
+2. their longest common subsequence has at least 13 tokens and at least 0.6 of the shorter one's (Qwen2.5,
+   arXiv:2412.15115).
 """
 
 from __future__ import annotations

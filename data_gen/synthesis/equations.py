@@ -123,9 +123,9 @@ def brackets_and_fractions(rng: random.Random, difficulty: str) -> Draft:
     else:
         p, q = rng.sample((2, 3, 4, 5, 6), 2)
         b, d = nonzero(rng, -9, 9), nonzero(rng, -9, 9)
-        e = (solution + b) / p + (solution + d) / q
-        right = str(e) if e.denominator == 1 else f"\\frac{{{e.numerator}}}{{{e.denominator}}}"
-        if e < 0:
+        total = (solution + b) / p + (solution + d) / q
+        right = str(total) if total.denominator == 1 else f"\\frac{{{total.numerator}}}{{{total.denominator}}}"
+        if total < 0:
             raise Redraw
         equation = f"\\frac{{{x} {signed(b)}}}{{{p}}} + \\frac{{{x} {signed(d)}}}{{{q}}} = {right}"
     return Draft(ask(rng, ASK_FOR_VALUE, x, equation), {"kind": "solve", "equations": [equation]}, 5)

@@ -1,8 +1,8 @@
 """Problems of reasoning-gym (arXiv:2505.24760), an optional source: ``pip install reasoning-gym``.
 
-Only tasks in ``TASKS``: one exact number as answer, a text that says all there is to know. A row is taken when reasoning-gym's own
-score calls its answer right and a changed one wrong, our grader does too, and, where ``TASKS`` has a statement for the
-task, SymPy derives the answer from the entry's metadata.
+Only tasks in ``TASKS``: one exact number as answer, a text that says all there is to know. A row is taken when
+reasoning-gym's own score calls its answer right, our grader reads it and tells it from a changed one, and, where
+``TASKS`` has a statement for the task, SymPy derives the answer from the entry's metadata.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ def gather_problems(journal: Journal, gate: Gate, *, count: int, seed: int, task
 
 
 def taken_row(name: str, item: Mapping[str, Any], score: Callable[..., float]) -> dict[str, Any]:
-    """The row of an entry. Raises Refused: ``own_score``, ``grader``, ``wrong_answer``, or what ``derive_answer`` says."""
+    """The row of an entry.
+
+    Raises Refused: ``own_score``, ``grader``, ``wrong_answer``, or what ``derive_answer`` says.
+    """
     answer = str(item["answer"])
     if score(answer, item) < 1:
         raise Refused("own_score", f"{answer} scores {score(answer, item)}")

@@ -7,7 +7,7 @@ import itertools
 import multiprocessing
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -67,7 +67,7 @@ def candidates(seed: int, units: Sequence[int], wanted: Sequence[Cell]) -> tuple
 
 def stream(
     seed: int, units: Iterator[int], wanted: Sequence[Cell], workers: int
-) -> Iterator[tuple[list[Entry], float]]:
+) -> Generator[tuple[list[Entry], float], None, None]:
     """``candidates`` of the units in their order, chunk by chunk; ``workers`` processes, 0: this one."""
     chunks = iter(lambda: list(itertools.islice(units, CHUNK)), [])
     if workers == 0:

@@ -1,4 +1,4 @@
-"""Derivations of statements that a model wrote, in processes that can be killed: SymPy may take for ever on odd input."""
+"""Derivations in processes that can be killed: SymPy may take for ever on what a model wrote."""
 
 from __future__ import annotations
 

@@ -119,12 +119,12 @@ def successes(rng: random.Random, difficulty: str) -> Draft:
     text = rng.choice(
         (
             (
-                f"{name} hits a target with probability ${fraction_text(p)}$ in each shot, independently of the other shots."
-                f" What is the probability of hitting it {word} {hits} in {n} shots?"
+                f"{name} hits a target with probability ${fraction_text(p)}$ in each shot, independently of the other"
+                f" shots. What is the probability of hitting it {word} {hits} in {n} shots?"
             ),
             (
-                f"A biased coin shows heads with probability ${fraction_text(p)}$. It is tossed {n} times. Find the probability"
-                f" that it shows heads {word} {hits}."
+                f"A biased coin shows heads with probability ${fraction_text(p)}$. It is tossed {n} times. Find the"
+                f" probability that it shows heads {word} {hits}."
             ),
         )
     )
@@ -135,12 +135,12 @@ def successes(rng: random.Random, difficulty: str) -> Draft:
     also = None
     sides = p.denominator
     if sides**n <= 256:
-        # equally likely faces, the first p.numerator of them a success; how many of them: by 1 - floor((face - 1)/numerator), kept in 0..1
-        ones = " + ".join(f"min(1, \\lfloor {letter}/{p.numerator + 1} \\rfloor)" for letter in "abcdgh"[:n])
+        # equally likely faces, a success up to face p.numerator; a miss counts 1, a success 0
+        misses_of_faces = " + ".join(f"min(1, \\lfloor {letter}/{p.numerator + 1} \\rfloor)" for letter in "abcdgh"[:n])
         also = {
             "kind": "probability",
             "ranges": {letter: [1, sides] for letter in "abcdgh"[:n]},
-            "such_that": [f"{n} - ({ones}) {'=' if exactly else '>='} {k}"],
+            "such_that": [f"{n} - ({misses_of_faces}) {'=' if exactly else '>='} {k}"],
         }
     else:
         misses = [j for j in range(n + 1) if j not in wins]

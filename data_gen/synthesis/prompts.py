@@ -91,8 +91,8 @@ _ANSWER_SHOWN = re.compile(
 def check_text(text: Any) -> str:
     """The text of a problem, white space tidied.
 
-    Raises Refused: ``bad_text`` (no text, too short, too long), ``hostile_text`` (control and invisible characters, markup,
-    addresses, words to a model, TeX that reads or defines), ``answer_in_text``, ``not_a_question``.
+    Raises Refused: ``bad_text`` (no text, too short, too long), ``hostile_text`` (control and invisible characters,
+    markup, addresses, words to a model, TeX that reads or defines), ``answer_in_text``, ``not_a_question``.
     """
     if not isinstance(text, str):
         raise Refused("bad_text", f"a {type(text).__name__}")
@@ -136,16 +136,41 @@ _WORDS = [
     "twenty",
 ]
 _WORD_VALUES = {word: k for k, word in enumerate(_WORDS)} | {
-    "once": 1, "twice": 2, "double": 2, "triple": 3, "half": 2, "dozen": 12, "pair": 2, "third": 3, "quarter": 4, "square": 2, "cube": 3,
-    "hundred": 100, "thousand": 1000, "dice": 6, "die": 6, "coin": 2, "heads": 2, "triangle": 180, "circle": 360, "week": 7, "hour": 60,
-    "minute": 60, "percent": 100, "second": 2, "fourth": 4, "fifth": 5,
-}  # fmt: skip
+    "once": 1,
+    "twice": 2,
+    "double": 2,
+    "triple": 3,
+    "half": 2,
+    "dozen": 12,
+    "pair": 2,
+    "third": 3,
+    "quarter": 4,
+    "square": 2,
+    "cube": 3,
+    "hundred": 100,
+    "thousand": 1000,
+    "dice": 6,
+    "die": 6,
+    "coin": 2,
+    "heads": 2,
+    "triangle": 180,
+    "circle": 360,
+    "week": 7,
+    "hour": 60,
+    "minute": 60,
+    "percent": 100,
+    "second": 2,
+    "fourth": 4,
+    "fifth": 5,
+}
 FREE = frozenset([0, 1, 2, 10, 100])
 """Numbers of a statement that need not be in the text."""
 
 
 def check_grounded(text: str, formal: Any) -> None:
-    """Raise Refused("ungrounded_number") when the statement has a number that the text does not, as digits or as a word."""
+    """Raise Refused("ungrounded_number") for a number of the statement that the text has neither as digits nor as a
+    word (one more or less will do: n - 1 of n).
+    """
     plain = text.replace("{,}", "").replace(",", "")
     known = {float(n) for n in re.findall(r"\d+(?:\.\d+)?", plain)} | FREE
     known |= {value for word in re.findall(r"[a-z]+", text.lower()) for value in _values(word)}

@@ -150,13 +150,13 @@ def two_terms_known(rng: random.Random, difficulty: str) -> Draft:
 @template("sequences", "hard")
 def geometric_sum(rng: random.Random, difficulty: str) -> Draft:
     if rng.random() < 0.5:
-        a, r, n = rng.randint(1, 9), rng.choice((2, 3, -2, -3, 4)), rng.randint(5, 9)
-        text = f"Find the sum of the first {n} terms of the geometric sequence ${shown([a, a * r, a * r * r])}$."
+        a, q, n = rng.randint(1, 9), rng.choice((2, 3, -2, -3, 4)), rng.randint(5, 9)
+        text = f"Find the sum of the first {n} terms of the geometric sequence ${shown([a, a * q, a * q * q])}$."
         return Draft(
             text,
-            {"kind": "value", "of": f"{a}*(({r})^{n} - 1)/(({r}) - 1)"},
+            {"kind": "value", "of": f"{a}*(({q})^{n} - 1)/(({q}) - 1)"},
             5,
-            also={"kind": "value", "of": f"\\sum_{{k=1}}^{{{n}}} ({a}*({r})^(k - 1))"},
+            also={"kind": "value", "of": f"\\sum_{{k=1}}^{{{n}}} ({a}*({q})^(k - 1))"},
         )
     a, r = rng.randint(1, 30), Fraction(nonzero(rng, -5, 5), rng.randint(2, 7))
     if abs(r) >= 1:

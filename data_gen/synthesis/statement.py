@@ -1,7 +1,7 @@
 """Formal statements of problems: a small language of JSON objects whose formulas our own parser reads.
 
-Nothing is evaluated here. A statement is an object with a ``kind``, its fields (``FIELDS``) and nothing else; formulas are
-text in the grammar of ``grading.parse``. docs/synthesis.md lists kinds and fields with examples.
+Nothing is evaluated here. A statement is an object with a ``kind``, its fields (``FIELDS``) and nothing else; formulas
+are text in the grammar of ``grading.parse``. ``data_gen.synthesis.language`` has an example of every kind.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def inequality(s: Statement) -> tuple[Result, str]:
     intervals.sort(key=lambda piece: float(piece[0]))
     if s["ask"] == "integers":
         return numbers([_integers_in(found, intervals)])
-    numeric = tuple((_bound(low), _bound(high), *closed) for low, high, *closed in intervals)
+    numeric = tuple((_bound(low), _bound(high), has_low, has_high) for low, high, has_low, has_high in intervals)
     return Result(intervals=numeric), r" \cup ".join(map(_interval_text, intervals))
 
 

@@ -1,8 +1,8 @@
 """Problems that a language model writes; its answers count for nothing, SymPy's do.
 
-A reply is taken when its text is clean, its statement is in the language, SymPy derives an answer from it (hard ones: two
-ways agree), the model's own answer is that answer, the numbers of the statement are in the text, and the text alone,
-formalised again in a fresh conversation, leads to the same answer. What fails is rejected with a reason.
+A reply is taken when its text is clean, its statement is in the language, SymPy derives an answer from it (hard ones:
+two ways agree), the model's own answer is that answer, the numbers of the statement are in the text, and the text
+alone, formalised again in a fresh conversation, leads to the same answer. What fails is rejected with a reason.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ async def checked(
     topic, difficulty = cell
     text = check_text(found.get("problem"))
     formal, also, answer = found.get("formal"), found.get("also"), found.get("answer")
+    if not isinstance(formal, dict):
+        raise Refused("bad_statement", f"a {type(formal).__name__}, want an object")
     derived = await derive(formal, also, twice=difficulty == "hard")
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         raise Refused("bad_answer", f"a {type(answer).__name__}")
