@@ -21,6 +21,7 @@ from data_gen.synthesis.contamination import RUN, TestSets, _places, subsequence
 from data_gen.synthesis.draft import DIFFICULTIES, STEPS, TEMPLATES, Redraw, load_templates
 from data_gen.synthesis.gate import Gate, skeleton, text_key
 from data_gen.synthesis.gym import TASKS, taken_row
+from data_gen.synthesis.journal import Journal
 from data_gen.synthesis.made import candidate, cells
 from grading.equivalence import grade
 
@@ -166,6 +167,9 @@ def test_a_unit_depends_on_seed_and_number_only():
 def test_two_runs_in_one_folder_are_noticed(tmp_path, capsys):
     run(tmp_path / "a", "--count", 3)
     journal = tmp_path / "a/journal.jsonl"
+    with Journal(tmp_path / "a", json.loads((tmp_path / "a/settings.json").read_text())):
+        assert main(["--output", str(tmp_path / "a"), "--count", "5"]) == 2
+        assert "another run is writing to it" in capsys.readouterr().err
     journal.write_text(journal.read_text() + journal.read_text().splitlines()[0] + "\n")
     assert main(["--output", str(tmp_path / "a"), "--count", "5"]) == 2
     assert "unit 0 is there twice" in capsys.readouterr().err

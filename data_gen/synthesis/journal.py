@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections import Counter
@@ -37,17 +38,23 @@ class Journal:
         """Open or make the folder.
 
         Raises:
-            InputError: it was made with other settings, or a line of it that is not the last cannot be read.
+            InputError: it was made with other settings, another run is writing to it, or a line of it that is not the
+                last cannot be read.
         """
         self.folder, self.path = folder, folder / "journal.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
         _check_settings(folder / "settings.json", settings)
+        self._handle = self.path.open("a", encoding="utf-8")
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # gone with the process, however it ends
+        except BlockingIOError:
+            self._handle.close()
+            raise InputError(f"{folder}: another run is writing to it") from None
         _cut_last_line(self.path)
         self.entries: list[Entry] = list(read_rows(self.path)) if self.path.is_file() else []
         units = Counter(e["unit"] for e in self.entries)
         if twice := [unit for unit, count in units.items() if count > 1]:
-            raise InputError(f"{self.path}: unit {twice[0]} is there twice; is another run writing to this folder?")
-        self._handle = self.path.open("a", encoding="utf-8")
+            raise InputError(f"{self.path}: unit {twice[0]} is there twice; use another folder")
 
     def __enter__(self) -> Self:
         return self
