@@ -46,7 +46,7 @@ LIES = ("lie", "other_text", "lie_in_statement")
 
 
 def honest_problem(k: int) -> tuple[str, dict, Fraction]:
-    """Text, statement and answer number k; every fifth asks for a sum of two solutions."""
+    """Text, statement and answer number k; texts differ in more than numbers for a few hundred k."""
     a, b, c = 3 + k % 7, 11 + 2 * k, 60 + 13 * k
     words = (
         "Solve for $x$",

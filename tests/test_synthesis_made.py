@@ -137,7 +137,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path):
     child = subprocess.Popen(
         [*command, str(killed)], env=environment, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while not (journal.is_file() and journal.read_bytes().count(b"\n") >= 64):
         assert child.poll() is None
         assert time.monotonic() < deadline

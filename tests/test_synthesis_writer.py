@@ -76,7 +76,7 @@ def test_no_lie_is_accepted_and_every_rejected_row_has_its_reason(tmp_path, caps
         "injected": "bad_statement",
         "duplicate": "duplicate_text",
     }
-    assert set(found) == set(done.values())
+    assert set(done.values()) <= set(found) <= {*done.values(), "endpoint_timeout"}  # a busy machine is slow too
     wrong = stub.sent["lie"] + stub.sent["lie_in_statement"]
     assert wrong - 8 <= found["wrong_answer"] <= wrong  # requests under way at the end are dropped
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["rejected"] == found
@@ -104,7 +104,7 @@ def test_a_killed_run_loses_and_doubles_nothing(tmp_path):
     with Stub(script=["honest", "lie", "honest", "bad_json"]) as stub:
         command = [sys.executable, "-m", "data_gen.synthesis", *arguments(tmp_path / "a", stub, 60)]
         child = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while not (journal.is_file() and journal.read_bytes().count(b"\n") >= 12):
             assert child.poll() is None
             assert time.monotonic() < deadline
