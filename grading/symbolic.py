@@ -48,7 +48,10 @@ def build(node: Node) -> Any:
     if kind == "binom":
         return sympy.binomial(build(node[1]), build(node[2]))
     if kind == "pick":
-        return {"max": sympy.Max, "min": sympy.Min, "gcd": sympy.gcd, "lcm": sympy.lcm}[node[1]](*map(build, node[2]))
+        items = [build(item) for item in node[2]]
+        if node[1] in ("gcd", "lcm"):  # of a list: a third argument would be taken for a generator
+            return {"gcd": sympy.gcd_list, "lcm": sympy.lcm_list}[node[1]](items)
+        return {"max": sympy.Max, "min": sympy.Min}[node[1]](*items)
     if kind == "sum":
         name = sympy.Symbol(node[1], real=True)
         return sympy.summation(build(node[4]), (name, build(node[2]), build(node[3])))
