@@ -1,7 +1,9 @@
 """Steps a second of Math-v0 and of mathy_envs under a random policy on valid actions, in turn in one process.
 
-    pip install --no-deps mathy_envs==0.12.5 mathy_core==0.9.5 wasabi colr      # its gym<0.26 is not needed
+    pip install --no-deps mathy_envs==0.12.5 mathy_core==0.9.5 wasabi colr
     python -m bench.math_env_peers --steps 1000 --rounds 3
+
+In an environment of its own: its gym<0.26 is not needed, but it installs a package `tests` that hides ours.
 
 CPU time of `step` alone, without gymnasium's wrappers, resets excluded, on one core; mathy_envs keeps its mask in the
 action space, Math-v0 in `info`. Prints one JSON line: the median of the rounds of each, and the ratios.
