@@ -20,18 +20,20 @@ from transformers import PreTrainedModel, TrainerCallback
 from common.checkpoints import update_of
 from common.config import Config
 from common.errors import InputError, RunError
-from common.models import load_policy, load_tokenizer, locate, weights_hash
+from common.models import load_policy, load_tokenizer, locate, state_hash, weights_hash
 from common.progress import SaveSeconds, StageBar
 from common.prompts import PromptTemplate
+from common.ranks import check_engine, start_ranks, wait_for_all
 from common.records import Problem, Verdict
 from common.runs import Run, StageFolder, read_records
+from common.sharding import is_engine
 from data_gen.engines import Completion, Engine, make_engine
 from data_gen.steps import build_paths
 from policy.arguments import box_settings, monitor_limits, policy_settings, trainer_arguments
 from policy.attack_report import check_attacks
 from policy.checkpoints import last_complete_checkpoint, policy_state
 from policy.metrics_log import MetricsLog
-from policy.models import load_scorer, refuse_sharded, save_policy, saved_hash, start_models
+from policy.models import engine_weights, load_scorer, refuse_sharded, save_policy, saved_hash, start_models
 from policy.options import updates_per_generation
 from policy.rollouts import Sampler, Score
 from policy.trainer import ProcessPPOTrainer, print_note
@@ -198,6 +200,7 @@ def build_trainer(
 
 def train_stage(config: Config, run: Run) -> None:
     """Train the policy with process and outcome rewards and write ``4_ppo/policy``."""
+    start_ranks()
     stage = run.stage("ppo")
     shared = None if stage.is_done or not config.lora.rank else load_policy(config.base.model, config.base.dtype)
     scorer, process_weight = process_reward(config, run, shared)
@@ -226,6 +229,7 @@ def train_stage(config: Config, run: Run) -> None:
         callbacks=[log],
         announce=log.announce,
     )
+    check_engine(trainer.accelerator)
     if config.lora.rank or config.ppo.frozen_layers:
         refuse_sharded(trainer)
     StageBar.attach(trainer, "ppo", SHOWN, EVALUATED)
@@ -238,23 +242,42 @@ def train_stage(config: Config, run: Run) -> None:
         stage.say(f"continues after update {step} of {updates}, batch {batch}")
     else:
         log.drop_after(-1)
-        trainer.evaluate()
+        if is_engine(trainer.accelerator):  # which has the model on its device only when training begins
+            trainer.add_callback(EvaluateFirst(trainer))
+        else:
+            trainer.evaluate()
     start_hash = weights_hash(trainer.model)
     trainer.train(resume_from_checkpoint=checkpoint)
     trainer.refuse_bad_weights()
-    refuse_untrained(trainer, start_hash)
+    weights = engine_weights(trainer)
     if trainer.is_world_process_zero():
-        finish(config, trainer, tokenizer, stage, timer, scorer, hash_before, process_weight)
+        refuse_untrained(trainer, start_hash, weights)
+        finish(config, trainer, tokenizer, stage, timer, scorer, hash_before, process_weight, weights)
+    wait_for_all()
 
 
-def refuse_untrained(trainer: ProcessPPOTrainer, start_hash: str) -> None:
+class EvaluateFirst(TrainerCallback):
+    """Measures the start model when training begins."""
+
+    def __init__(self, trainer: ProcessPPOTrainer) -> None:
+        self.trainer = trainer
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.trainer.evaluate()
+
+
+def refuse_untrained(trainer: ProcessPPOTrainer, start_hash: str, weights: dict[str, Any] | None = None) -> None:
     """Nothing learned is a failure, never a finished stage.
+
+    Args:
+        weights: of ``policy.models.engine_weights``.
 
     Raises:
         RunError: every update was skipped, or the weights to be saved are those of the start.
     """
     steps, skipped = trainer.state.global_step, trainer.skipped_updates
-    if steps == skipped or weights_hash(trainer.model) == start_hash:
+    end_hash = weights_hash(trainer.model) if weights is None else state_hash(weights)
+    if steps == skipped or end_hash == start_hash:
         raise RunError(
             f"nothing was trained: {skipped} of {steps} updates skipped, weights as at the start;"
             f" non-finite: {dict(trainer.blackbox.counts) or 'none'}"
@@ -270,6 +293,7 @@ def finish(
     scorer: PRMScorer | None,
     hash_before: str | None,
     process_weight: float,
+    weights: dict[str, Any] | None = None,
 ) -> None:
     """Save the best policy and the summary; prove that the PRM stayed as it was.
 
@@ -280,7 +304,7 @@ def finish(
     if hash_before != hash_after:
         raise RuntimeError("the PRM's weights changed during ppo; it must stay frozen")
     policy = stage.file("policy")
-    save_policy(trainer, policy, config)
+    save_policy(trainer, policy, config, weights)
     tokenizer.save_pretrained(policy)
     rows = stage.metrics()
     best = trainer.state.best_model_checkpoint

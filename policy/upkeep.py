@@ -23,9 +23,10 @@ from trl import GRPOTrainer
 
 from common.adapters import NAME, is_adapted
 from common.checksums import write_manifest
-from common.errors import RunError
+from common.errors import InputError, RunError
 from common.metrics import auc
 from common.models import weights_hash
+from common.sharding import engine_name, whole_weights, zero_stage
 from policy.advantages import AdvantageInputs, Advantages, MovingAverage
 from policy.blackbox import AGREED, SKIPPED, BlackBox
 from policy.checkpoints import POLICY_STATE, last_good_checkpoint, policy_state, use_intact_best
@@ -35,6 +36,7 @@ from policy.objective import PolicyLoss
 from policy.options import PolicySettings, updates_per_generation
 from policy.rollouts import Rollout, agreement_pairs, rollout_sums
 from policy.signal_batch import signal_pairs, signal_sums
+from policy.zero_guard import guard_step, has_dropped
 
 _SUMMED = ("num_trained", "num_reasoning", "clipped_sum", "old_kl_sum", "kl_sum", "kl_k1_sum", "kl_k1_squares",
            "entropy_sum")  # fmt: skip
@@ -128,6 +130,21 @@ class TrainerUpkeep(GRPOTrainer):
             self._finish_generation(model)
         return grad_norm
 
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        if zero_stage(self.accelerator) and not self._is_guarded:
+            guard_step(self.model_wrapped, self._is_unfit)
+            self._is_guarded = True
+        return super().training_step(model, inputs, num_items_in_batch)
+
+    _is_guarded = False
+
+    def _is_unfit(self) -> bool:
+        """True when a loss or log-prob of the update is not finite on any rank; asked inside its last backward pass."""
+        self._step += 1  # TRL counts the micro-step when the pass is done
+        seen = self.blackbox.unfit(self)
+        self._step -= 1
+        return bool(self._reduce_sum(torch.tensor([float(bool(seen))]))[0])
+
     def window(self) -> list[dict[str, Any]]:
         """The micro-batches of the update whose last backward pass is done, on this rank."""
         first, size = self._step - self.args.gradient_accumulation_steps, self.args.steps_per_generation
@@ -144,10 +161,8 @@ class TrainerUpkeep(GRPOTrainer):
         """Drop all gradients: an optimiser leaves parameters without a gradient, and their moments, as they are."""
         self.skipped_updates += 1
         self.skipped_in_a_row += 1
-        if self.accelerator.distributed_type == DistributedType.DEEPSPEED:
-            raise NonFiniteUpdates(
-                "non-finite loss or gradient; DeepSpeed has already applied it, so the run stops here"
-            )
+        if zero_stage(self.accelerator) and not has_dropped(self.model_wrapped):
+            raise NonFiniteUpdates("non-finite loss or gradient, and DeepSpeed has applied it: the run stops here")
         model.zero_grad(set_to_none=True)
         if self.skipped_in_a_row >= self.settings.max_skipped:
             raise NonFiniteUpdates(
@@ -232,7 +247,8 @@ class TrainerUpkeep(GRPOTrainer):
         self.model.eval()
         devices = [self.accelerator.device] if self.accelerator.device.type == "cuda" else []
         with torch.random.fork_rng(devices), torch.no_grad():
-            found = self.evaluate_policy(self.accelerator.unwrap_model(self.model))
+            with whole_weights(self.model_wrapped, self.accelerator) as policy:
+                found = self.evaluate_policy(policy)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
         self.log(dict(metrics))
         self.model.train(was_training)
@@ -258,6 +274,13 @@ class TrainerUpkeep(GRPOTrainer):
         """TRL's; a run that a monitor had stopped before its last checkpoint loads it and trains no further."""
         if isinstance(resume_from_checkpoint, str | os.PathLike):
             state = policy_state(resume_from_checkpoint)
+            engine, ranks = engine_name(self.accelerator), self.accelerator.num_processes
+            written = state.get("engine", engine), state.get("ranks", ranks)
+            if written[0] != engine or (engine != "none" and written[1] != ranks):
+                raise InputError(
+                    f"{resume_from_checkpoint}: written by {written[1]} processes under {written[0]}, and {ranks} under"
+                    f" {engine} cannot go on with it: launch it as before, or start with another RUN"
+                )
             if state["monitors"]["stopped_by"]:
                 self.args.max_steps = state["update"]
         return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
@@ -278,8 +301,9 @@ class TrainerUpkeep(GRPOTrainer):
         if self.args.should_save:
             folder.mkdir(parents=True, exist_ok=True)
             state = {
-                "step": self._step,
                 "update": self.state.global_step,
+                "ranks": self.accelerator.num_processes,
+                "engine": engine_name(self.accelerator),
                 "moving_average": self.moving_average.state_dict(),
                 "monitors": self.monitors.state_dict(),
                 "known_theorems": sorted(self.known_theorems),
@@ -314,7 +338,7 @@ class TrainerUpkeep(GRPOTrainer):
         state = policy_state(checkpoint)
         if state["reference_hash"] != self._hash_of_reference():
             raise ValueError(f"{checkpoint}: the reference model is not the one this run started with")
-        self._step = state["step"]
+        self._step = state["update"] * self.args.gradient_accumulation_steps  # micro-steps of this number of ranks
         self.moving_average = MovingAverage.from_state_dict(state["moving_average"])
         self.monitors.load_state_dict(state["monitors"])
         self.known_theorems = set(state["known_theorems"])
@@ -324,7 +348,7 @@ class TrainerUpkeep(GRPOTrainer):
 
     def _hash_of_reference(self) -> str | None:
         """Hash of the reference's weights; of a policy with an adapter: of all that is not being trained."""
-        if self._reference_hash is None and self.beta != 0 and not self.is_deepspeed_enabled:
+        if self._reference_hash is None and self.beta != 0:
             policy = self.accelerator.unwrap_model(self.model)
             if self.ref_model is not None:
                 self._reference_hash = weights_hash(self.accelerator.unwrap_model(self.ref_model))
