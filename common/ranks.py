@@ -1,4 +1,4 @@
-"""The processes of a launched run (``accelerate launch``, ``torchrun``): who is who, what they run, waiting for the main one.
+"""The processes of a launched run (``accelerate launch``): which one this is, what they run, waiting for one another.
 
 Without a launcher there is one process, and nothing here does anything.
 """
@@ -36,8 +36,8 @@ def wants(flag: str) -> bool:
 def start_ranks() -> None:
     """Take this process's device, and start DeepSpeed where accelerate does not: on a machine without GPU.
 
-    Call it before the first trainer's arguments are made. accelerate leaves DeepSpeed's start out when it runs on the
-    CPU, and ZeRO-3 would then count one process. There the shared-memory operator is off, so that no compiler is needed.
+    Call it before the first trainer's arguments are made. accelerate leaves DeepSpeed's start out on a
+    CPU, and ZeRO-3 would then count one process. There the shared-memory operator is off: no compiler is needed.
 
     Raises:
         InputError: the launcher asks for DeepSpeed and it is not installed.
@@ -85,7 +85,7 @@ def check_engine(accelerator: Any) -> None:
         if plugin.fsdp_version != 2:
             raise InputError("FSDP version 1 is not supported; use configs/accelerate/fsdp2.yaml (fsdp_version: 2)")
         if plugin.cpu_offload:
-            raise InputError("FSDP with offload to the host is not supported; use configs/accelerate/zero3-offload.yaml")
+            raise InputError("FSDP with offload is not supported; use configs/accelerate/zero3-offload.yaml")
     if wants("ACCELERATE_USE_DEEPSPEED") and accelerator.state.deepspeed_plugin.zero_stage == 0:
         raise InputError("ZeRO stage 0 shards nothing; use configs/accelerate/ddp.yaml, or zero1.yaml to zero3.yaml")
 

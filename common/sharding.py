@@ -1,4 +1,4 @@
-"""Weights that a training engine keeps in pieces: ZeRO-3 and FSDP2. Whole weights pass through everything here unchanged."""
+"""Weights that a training engine keeps in pieces: ZeRO-3 and FSDP2. Whole weights pass through unchanged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
@@ -28,7 +28,7 @@ def is_engine(accelerator: Any) -> bool:
 
 
 def engine_name(accelerator: Any) -> str:
-    """``none`` (one process, DDP), ``zero1``, ``zero2``, ``zero3`` or ``fsdp2``: what wrote a checkpoint can read it."""
+    """``none`` (one process, DDP), ``zero1``, ``zero2``, ``zero3`` or ``fsdp2``: what wrote a checkpoint reads it."""
     stage = zero_stage(accelerator)
     return f"zero{stage}" if stage else "fsdp2" if is_fsdp(accelerator) else "none"
 
@@ -83,6 +83,6 @@ def local_weights(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Tenso
             yield name, weight
 
 
-def whole_state(model: nn.Module) -> dict[str, Tensor]:
-    """Copies on the CPU of all weights and buffers; call it where they are whole (``whole_weights``)."""
-    return {name: weight.detach().to("cpu", copy=True) for name, weight in model.state_dict().items()}
+def whole_tensor(value: Any) -> Any:
+    """A tensor of FSDP2 (a gradient's norm, say) gathered, on every rank; anything else as it is."""
+    return value.full_tensor() if isinstance(value, DTensor) else value

@@ -250,8 +250,9 @@ def train_stage(config: Config, run: Run) -> None:
     trainer.train(resume_from_checkpoint=checkpoint)
     trainer.refuse_bad_weights()
     weights = engine_weights(trainer)
-    if trainer.is_world_process_zero():
+    if weights is None or trainer.is_world_process_zero():  # which alone has gathered ones
         refuse_untrained(trainer, start_hash, weights)
+    if trainer.is_world_process_zero():
         finish(config, trainer, tokenizer, stage, timer, scorer, hash_before, process_weight, weights)
     wait_for_all()
 

@@ -26,7 +26,7 @@ from common.checksums import write_manifest
 from common.errors import InputError, RunError
 from common.metrics import auc
 from common.models import weights_hash
-from common.sharding import engine_name, whole_weights, zero_stage
+from common.sharding import engine_name, whole_tensor, whole_weights, zero_stage
 from policy.advantages import AdvantageInputs, Advantages, MovingAverage
 from policy.blackbox import AGREED, SKIPPED, BlackBox
 from policy.checkpoints import POLICY_STATE, last_good_checkpoint, policy_state, use_intact_best
@@ -95,6 +95,12 @@ class TrainerUpkeep(GRPOTrainer):
             return sums
         return self.accelerator.reduce(sums.to(self.accelerator.device), reduction="sum").to(sums.device)
 
+    def _reduce_max(self, value: float) -> float:
+        if self.accelerator.num_processes == 1:
+            return value
+        mine = torch.tensor([value], dtype=torch.float64, device=self.accelerator.device)
+        return float(self.accelerator.gather(mine).max())
+
     def _clip_grad_norm(self, model: Any) -> Any:
         """Trainer's, but a gradient that is not finite is left as it is (see ``policy.gradients.clip``)."""
         if self.accelerator.distributed_type not in UNSHARDED or self._has_mixed_mesh_grads(model):
@@ -106,7 +112,7 @@ class TrainerUpkeep(GRPOTrainer):
         """End of an update's backward passes: skip it when it is not finite, log it, and close the generation batch."""
         if grad_norm is None and self.accelerator.distributed_type in UNSHARDED:
             grad_norm = total_norm(model)
-        grad_norm = super()._get_grad_norm(model, grad_norm)
+        grad_norm = whole_tensor(super()._get_grad_norm(model, grad_norm))
         seen = self.blackbox.look(self, grad_norm)
         local = torch.stack([sum(getattr(part, name) for part in self._parts).double() for name in _SUMMED])
         flags = torch.tensor([float(kind in seen) for kind in AGREED], dtype=torch.float64, device=local.device)
@@ -114,7 +120,7 @@ class TrainerUpkeep(GRPOTrainer):
         sums = dict(zip(_SUMMED, totals, strict=False))
         kinds = [kind for kind, count in zip(AGREED, totals[len(_SUMMED) :], strict=True) if count]
         kinds += ["kl"] if self.blackbox.spike(sums["kl_sum"] / max(sums["num_reasoning"], 1)) else []
-        ratio_error = max(float(part.max_ratio_error) for part in self._parts)
+        ratio_error = self._reduce_max(max(float(part.max_ratio_error) for part in self._parts))
         self.blackbox.record(self, kinds, seen, grad_norm)
         losses = torch.stack([part.loss.detach() for part in self._parts])
         self._parts = []
@@ -246,9 +252,9 @@ class TrainerUpkeep(GRPOTrainer):
         self._is_evaluating = True
         self.model.eval()
         devices = [self.accelerator.device] if self.accelerator.device.type == "cuda" else []
-        with torch.random.fork_rng(devices), torch.no_grad():
-            with whole_weights(self.model_wrapped, self.accelerator) as policy:
-                found = self.evaluate_policy(policy)
+        whole = whole_weights(self.model_wrapped, self.accelerator)
+        with torch.random.fork_rng(devices), torch.no_grad(), whole as policy:
+            found = self.evaluate_policy(policy)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
         self.log(dict(metrics))
         self.model.train(was_training)

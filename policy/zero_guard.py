@@ -1,6 +1,6 @@
 """DeepSpeed steps inside the backward pass; this asks all ranks before it does.
 
-ZeRO itself drops an update whose gradient norm is not finite. A loss or a log-prob that is not finite can leave a finite
+ZeRO itself drops an update whose gradient norm is not finite. A loss or log-prob that is not finite can leave a finite
 gradient behind (a clamp's is 0 there), so the trainer's own signs are asked as well, at the moment when the norm is
 known and no weight has moved.
 """
@@ -21,7 +21,7 @@ def guard_step(engine: Any, is_unfit: Callable[[], bool]) -> None:
         RuntimeError: a DeepSpeed whose optimiser decides elsewhere.
     """
     optimizer = engine.optimizer
-    update_scale = getattr(optimizer, "_update_scale", None)  # called with the verdict on the norm, and before it is used
+    update_scale = getattr(optimizer, "_update_scale", None)  # called with the verdict on the norm, before it is used
     if update_scale is None or not hasattr(optimizer, "overflow"):
         raise RuntimeError(f"{type(optimizer).__name__} is not the ZeRO optimiser of DeepSpeed 0.19: no guard for it")
 

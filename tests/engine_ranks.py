@@ -1,8 +1,8 @@
 """What a rank does in the tests of the training engines: ``python engine_ranks.py FOLDER TASK``, alone or launched.
 
-``policy``: three generation batches of recorded rollouts, two updates each, evaluated and checkpointed after each batch.
-``prm``: both parts of a PRM fit. ``die``: ``policy``, and rank 1 kills itself in the second batch; started again it goes
-on. ``fault``: ``policy`` with a NaN on rank 1 alone.
+``policy``: three generation batches of recorded rollouts, two updates each, evaluated and saved after each batch.
+``prm``: both parts of a PRM fit. ``die``: ``policy``, and rank 1 kills itself in the second batch. ``fault``:
+``policy`` with a NaN on the last rank alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from accelerate.state import PartialState
-from accelerate.utils import DistributedType
+from accelerate.utils import DeepSpeedPlugin, DistributedType
 from policy_toys import RecordedSampler, toy_model, toy_tokenizer, toy_trainer
 from prm_support import toy_inputs
 from transformers import PreTrainedModel
@@ -68,7 +68,7 @@ def measure(policy: Any) -> dict[str, float]:
 
 
 def make_trainer(folder: pathlib.Path, task: str) -> Recording:
-    """The toy trainer: one update is a whole generation batch, so that its paths are the same on any number of ranks."""
+    """The toy trainer: an update is a whole generation batch, so its paths are the same on any number of ranks."""
     accumulation = BATCH // (4 * world_size())
     trainer = toy_trainer(
         folder / "checkpoints",
@@ -146,7 +146,7 @@ def run_prm(folder: pathlib.Path) -> None:
 
 
 def run_fsdp_on_cpu() -> None:
-    """accelerate has FSDP for accelerators alone and runs DDP on a CPU in silence; here its FSDP code runs over gloo."""
+    """On a CPU accelerate runs DDP in FSDP's place, in silence; after this its FSDP code runs there, over gloo."""
     os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
 
     def backend(_self: Any, *_: Any, **__: Any) -> tuple[str | None, DistributedType]:
@@ -159,11 +159,24 @@ def run_fsdp_on_cpu() -> None:
     PartialState._prepare_backend = backend
 
 
+def shard_small_weights() -> None:
+    """ZeRO-3 leaves weights below 100,000 elements whole, which is every weight of a toy."""
+    fill = DeepSpeedPlugin.__post_init__
+
+    def post_init(plugin: DeepSpeedPlugin) -> None:
+        fill(plugin)
+        if plugin.zero_stage == 3:
+            plugin.deepspeed_config["zero_optimization"]["stage3_param_persistence_threshold"] = 0
+
+    DeepSpeedPlugin.__post_init__ = post_init
+
+
 def main(folder: pathlib.Path, task: str) -> None:
     torch.set_num_threads(1)
     start_ranks()
     if os.environ.get("ACCELERATE_USE_FSDP") == "true":
         run_fsdp_on_cpu()
+    shard_small_weights()
     if task == "prm":
         run_prm(folder)
     else:
