@@ -19,7 +19,6 @@ import torch
 from accelerate.utils import DistributedType, gather_object
 from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
-from trl import GRPOTrainer
 
 from common.adapters import NAME, is_adapted
 from common.checksums import write_manifest
@@ -28,7 +27,7 @@ from common.metrics import auc
 from common.models import weights_hash
 from common.sharding import engine_name, whole_tensor, whole_weights, zero_stage
 from policy.advantages import AdvantageInputs, Advantages, MovingAverage
-from policy.blackbox import AGREED, SKIPPED, BlackBox
+from policy.blackbox import AGREED, SKIPPED
 from policy.checkpoints import POLICY_STATE, last_good_checkpoint, policy_state, use_intact_best
 from policy.gradients import clip, total_norm
 from policy.monitors import BatchFacts, Monitors
@@ -36,7 +35,7 @@ from policy.objective import PolicyLoss
 from policy.options import PolicySettings, updates_per_generation
 from policy.rollouts import Rollout, agreement_pairs, rollout_sums
 from policy.signal_batch import signal_pairs, signal_sums
-from policy.zero_guard import guard_step, has_dropped
+from policy.zero_guard import RanksAgree, has_dropped
 
 _SUMMED = ("num_trained", "num_reasoning", "clipped_sum", "old_kl_sum", "kl_sum", "kl_k1_sum", "kl_k1_squares",
            "entropy_sum")  # fmt: skip
@@ -50,7 +49,7 @@ class NonFiniteUpdates(RunError):
     """Too many updates in a row had a non-finite loss or gradient, or a weight of the policy is not finite."""
 
 
-class TrainerUpkeep(GRPOTrainer):
+class TrainerUpkeep(RanksAgree):
     """Base of ``policy.trainer.ProcessPPOTrainer``, which fills these attributes.
 
     Attributes:
@@ -66,7 +65,6 @@ class TrainerUpkeep(GRPOTrainer):
     known_theorems: set[str]
     evaluate_policy: Any
     announce: Callable[[int, str], None]
-    blackbox: BlackBox
     control: Any
     ref_model: Any
     _buffered_inputs: Any
@@ -89,17 +87,6 @@ class TrainerUpkeep(GRPOTrainer):
     def generate_every(self) -> int:
         """Micro-steps between two generation batches."""
         return self.args.steps_per_generation * self.num_iterations
-
-    def _reduce_sum(self, sums: Tensor) -> Tensor:
-        if self.accelerator.num_processes == 1:
-            return sums
-        return self.accelerator.reduce(sums.to(self.accelerator.device), reduction="sum").to(sums.device)
-
-    def _reduce_max(self, value: float) -> float:
-        if self.accelerator.num_processes == 1:
-            return value
-        mine = torch.tensor([value], dtype=torch.float64, device=self.accelerator.device)
-        return float(self.accelerator.gather(mine).max())
 
     def _clip_grad_norm(self, model: Any) -> Any:
         """Trainer's, but a gradient that is not finite is left as it is (see ``policy.gradients.clip``)."""
@@ -135,21 +122,6 @@ class TrainerUpkeep(GRPOTrainer):
         if self._step % self.generate_every == 0:
             self._finish_generation(model)
         return grad_norm
-
-    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        if zero_stage(self.accelerator) and not self._is_guarded:
-            guard_step(self.model_wrapped, self._is_unfit)
-            self._is_guarded = True
-        return super().training_step(model, inputs, num_items_in_batch)
-
-    _is_guarded = False
-
-    def _is_unfit(self) -> bool:
-        """True when a loss or log-prob of the update is not finite on any rank; asked inside its last backward pass."""
-        self._step += 1  # TRL counts the micro-step when the pass is done
-        seen = self.blackbox.unfit(self)
-        self._step -= 1
-        return bool(self._reduce_sum(torch.tensor([float(bool(seen))]))[0])
 
     def window(self) -> list[dict[str, Any]]:
         """The micro-batches of the update whose last backward pass is done, on this rank."""

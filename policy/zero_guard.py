@@ -1,4 +1,4 @@
-"""DeepSpeed steps inside the backward pass; this asks all ranks before it does.
+"""What ranks tell one another, and a guard: DeepSpeed steps inside the backward pass, and asks all ranks before.
 
 ZeRO itself drops an update whose gradient norm is not finite. A loss or log-prob that is not finite can leave a finite
 gradient behind (a clamp's is 0 there), so the trainer's own signs are asked as well, at the moment when the norm is
@@ -9,6 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import torch
+from torch import Tensor
+from trl import GRPOTrainer
+
+from common.sharding import zero_stage
+from policy.blackbox import BlackBox
 
 
 def guard_step(engine: Any, is_unfit: Callable[[], bool]) -> None:
@@ -36,3 +43,38 @@ def guard_step(engine: Any, is_unfit: Callable[[], bool]) -> None:
 def has_dropped(engine: Any) -> bool:
     """True when the last update was dropped, on every rank."""
     return bool(engine.optimizer.overflow)
+
+
+class RanksAgree(GRPOTrainer):
+    """Base of ``policy.upkeep.TrainerUpkeep``: sums and maxima over ranks, and the guard of DeepSpeed's step.
+
+    Attributes:
+        blackbox: sees what is not finite in the update at hand.
+    """
+
+    blackbox: BlackBox
+    _is_guarded = False
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        if zero_stage(self.accelerator) and not self._is_guarded:
+            guard_step(self.model_wrapped, self._is_unfit)
+            self._is_guarded = True
+        return super().training_step(model, inputs, num_items_in_batch)
+
+    def _is_unfit(self) -> bool:
+        """True when a loss or log-prob of the update is not finite on any rank; asked inside its last backward pass."""
+        self._step += 1  # TRL counts the micro-step when the pass is done
+        seen = self.blackbox.unfit(self)
+        self._step -= 1
+        return bool(self._reduce_sum(torch.tensor([float(bool(seen))]))[0])
+
+    def _reduce_sum(self, sums: Tensor) -> Tensor:
+        if self.accelerator.num_processes == 1:
+            return sums
+        return self.accelerator.reduce(sums.to(self.accelerator.device), reduction="sum").to(sums.device)
+
+    def _reduce_max(self, value: float) -> float:
+        if self.accelerator.num_processes == 1:
+            return value
+        mine = torch.tensor([value], dtype=torch.float64, device=self.accelerator.device)
+        return float(self.accelerator.gather(mine).max())

@@ -49,6 +49,7 @@ class Recording(ProcessPPOTrainer):
     def _compute_loss(self, model: Any, inputs: Any) -> Any:
         rank, update = self.accelerator.process_index, self.state.global_step
         if self.task == "die" and rank == 1 and update == 3:
+            pathlib.Path(self.args.output_dir).with_name("died").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         if self.task == "fault" and rank == world_size() - 1 and update == 1:
             row, token = inputs["is_trained"].nonzero()[5].tolist()

@@ -47,7 +47,7 @@ def test_the_launch_configurations_are_accelerates():
         (
             "ACCELERATE_USE_DEEPSPEED",
             accelerator(DistributedType.MULTI_CPU),
-            "for DEEPSPEED, but accelerate runs MULTI",
+            "for DEEPSPEED, but accelerate runs",
         ),
         ("ACCELERATE_USE_FSDP", accelerator(DistributedType.MULTI_CPU), "for FSDP, but accelerate runs MULTI_CPU"),
         ("ACCELERATE_USE_FSDP", accelerator(DistributedType.FSDP, fsdp=1), "FSDP version 1 is not supported"),

@@ -46,8 +46,8 @@ pytestmark = [
 ]
 
 
-def launched(engine: str, task: str, folder: pathlib.Path) -> tuple[int, str, float]:
-    """Run a task of ``engine_ranks`` as two CPU ranks; returns exit code, what was printed, and seconds."""
+def launched(engine: str, task: str, folder: pathlib.Path) -> tuple[int, str]:
+    """Run a task of ``engine_ranks`` as two CPU ranks; returns exit code (-1: it ran too long) and what was printed."""
     folder.mkdir(exist_ok=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -56,7 +56,6 @@ def launched(engine: str, task: str, folder: pathlib.Path) -> tuple[int, str, fl
     environment["PYTHONPATH"] = f"{PROJECT}{os.pathsep}{PROJECT / 'tests'}"
     command = [sys.executable, "-W", "ignore", "-m", "accelerate.commands.launch", "--num_processes", "2"]
     command += ["--config_file", str(PROJECT / f"configs/accelerate/{engine}.yaml"), "--main_process_port", port]
-    started = time.monotonic()
     with (folder / "output.txt").open("w+") as output:
         script = [str(PROJECT / "tests/engine_ranks.py"), str(folder), task]
         job = subprocess.Popen(
@@ -70,7 +69,7 @@ def launched(engine: str, task: str, folder: pathlib.Path) -> tuple[int, str, fl
             if job.poll() is None:
                 os.killpg(job.pid, signal.SIGKILL)
         output.seek(0)
-        return code, output.read()[-4000:], time.monotonic() - started
+        return code, output.read()[-4000:]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +86,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
                 for one in task.split("+"):
                     engine_ranks.main(folder, one)
             else:
-                code, said, _ = launched(engine, task, folder)
+                code, said = launched(engine, task, folder)
                 assert code == 0, said
         return folder
 
@@ -174,18 +173,17 @@ def test_an_update_with_a_nan_on_one_rank_is_skipped_by_all(runs, engine):
 
 def test_deepspeed_that_would_be_plain_data_parallel_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")  # accelerate then leaves DeepSpeed out without a word
-    code, said, _ = launched("zero2", "policy", tmp_path / "job")
+    code, said = launched("zero2", "policy", tmp_path / "job")
     assert code != 0
     assert "launched for DEEPSPEED, but accelerate runs MULTI_CPU" in said
 
 
 def test_a_killed_rank_of_zero2_ends_the_job_and_the_next_one_goes_on(runs, tmp_path):
     folder = tmp_path / "job"
-    code, said, _ = launched("zero2", "die", folder)
+    code, said = launched("zero2", "die", folder)
     assert code not in (0, -1), said  # ended by itself, and not well
-    newest = max((folder / "checkpoints").glob("checkpoint-*"), key=lambda path: path.stat().st_mtime)
-    assert time.time() - newest.stat().st_mtime < 60 + SECONDS / 10
-    code, said, _ = launched("zero2", "policy", folder)
+    assert time.time() - (folder / "died").stat().st_mtime < 60
+    code, said = launched("zero2", "policy", folder)
     assert code == 0, said
     assert facts(folder, 1)["resumed_from"].endswith("checkpoint-2")
     unbroken = facts(runs("zero2"))
@@ -195,7 +193,7 @@ def test_a_killed_rank_of_zero2_ends_the_job_and_the_next_one_goes_on(runs, tmp_
 
 def test_a_checkpoint_of_two_ddp_ranks_goes_on_in_one_process(runs, tmp_path):
     folder = tmp_path / "job"
-    code, said, _ = launched("ddp", "die", folder)
+    code, said = launched("ddp", "die", folder)
     assert code not in (0, -1), said
     engine_ranks.main(folder, "policy")
     assert facts(folder)["resumed_from"].endswith("checkpoint-2")
