@@ -22,7 +22,7 @@ export TOKENIZERS_PARALLELISM := false
 .PHONY: help setup data prm attack ppo eval rounds report base env-demo repro kill test test-engines lint format mutants bench clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 	@echo
 	@echo '  CONFIG=configs/tiny.yaml  RUN=runs/tiny  ROUND=0  N=3  SEEDS=3  ARGS="ppo.kl_coef=0.02"  LAUNCH="accelerate launch …"'
 	@echo '  settings of a stage: $(PY) -m data_gen|prm|policy|eval --help'
