@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import DistributedType
+from torch.distributed.fsdp import CPUOffloadPolicy
 
 from common.errors import InputError
 
@@ -84,7 +85,7 @@ def check_engine(accelerator: Any) -> None:
         plugin = accelerator.state.fsdp_plugin
         if plugin.fsdp_version != 2:
             raise InputError("FSDP version 1 is not supported; use configs/accelerate/fsdp2.yaml (fsdp_version: 2)")
-        if plugin.cpu_offload:
+        if isinstance(plugin.cpu_offload, CPUOffloadPolicy):
             raise InputError("FSDP with offload is not supported; use configs/accelerate/zero3-offload.yaml")
     if wants("ACCELERATE_USE_DEEPSPEED") and accelerator.state.deepspeed_plugin.zero_stage == 0:
         raise InputError("ZeRO stage 0 shards nothing; use configs/accelerate/ddp.yaml, or zero1.yaml to zero3.yaml")

@@ -100,7 +100,7 @@ class TrainerUpkeep(RanksAgree):
         if grad_norm is None and self.accelerator.distributed_type in UNSHARDED:
             grad_norm = total_norm(model)
         grad_norm = whole_tensor(super()._get_grad_norm(model, grad_norm))
-        seen = self.blackbox.look(self, grad_norm)
+        seen = self.blackbox.look(self, None if self._is_norm_lost else grad_norm)
         local = torch.stack([sum(getattr(part, name) for part in self._parts).double() for name in _SUMMED])
         flags = torch.tensor([float(kind in seen) for kind in AGREED], dtype=torch.float64, device=local.device)
         totals = self._reduce_sum(torch.cat([local, flags])).tolist()
@@ -139,9 +139,10 @@ class TrainerUpkeep(RanksAgree):
         """Drop all gradients: an optimiser leaves parameters without a gradient, and their moments, as they are."""
         self.skipped_updates += 1
         self.skipped_in_a_row += 1
-        if zero_stage(self.accelerator) and not has_dropped(self.model_wrapped):
+        if not zero_stage(self.accelerator):
+            model.zero_grad(set_to_none=True)
+        elif not has_dropped(self.model_wrapped):
             raise NonFiniteUpdates("non-finite loss or gradient, and DeepSpeed has applied it: the run stops here")
-        model.zero_grad(set_to_none=True)
         if self.skipped_in_a_row >= self.settings.max_skipped:
             raise NonFiniteUpdates(
                 f"{self.skipped_in_a_row} updates in a row had a non-finite loss or gradient; the weights are those "

@@ -1,8 +1,8 @@
 """What ranks tell one another, and a guard: DeepSpeed steps inside the backward pass, and asks all ranks before.
 
-ZeRO itself drops an update whose gradient norm is not finite. A loss or log-prob that is not finite can leave a finite
-gradient behind (a clamp's is 0 there), so the trainer's own signs are asked as well, at the moment when the norm is
-known and no weight has moved.
+ZeRO itself drops an update whose gradient norm is not finite. An infinite log-prob leaves a finite gradient behind (its
+log-ratio is clamped), so the trainer's own signs are asked as well, at the moment when the norm is known and no weight
+has moved.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from common.sharding import zero_stage
 from policy.blackbox import BlackBox
 
 
-def guard_step(engine: Any, is_unfit: Callable[[], bool]) -> None:
-    """Make a ZeRO optimiser drop an update, its own way, when ``is_unfit()``, which must be the same on all ranks.
+def guard_step(engine: Any, is_unfit: Callable[[bool], bool]) -> None:
+    """Make a ZeRO optimiser drop an update, its own way, when ``is_unfit`` says so, which must do it on all ranks.
 
     Args:
         engine: a ``DeepSpeedEngine`` of ZeRO stage 1, 2 or 3.
+        is_unfit: is told whether the optimiser drops the update for its norm.
 
     Raises:
         RuntimeError: a DeepSpeed whose optimiser decides elsewhere.
@@ -33,7 +34,7 @@ def guard_step(engine: Any, is_unfit: Callable[[], bool]) -> None:
         raise RuntimeError(f"{type(optimizer).__name__} is not the ZeRO optimiser of DeepSpeed 0.19: no guard for it")
 
     def decide(has_overflow: bool = False) -> None:
-        if is_unfit():
+        if is_unfit(has_overflow):
             optimizer.overflow = True
         update_scale(optimizer.overflow)
 
@@ -54,6 +55,7 @@ class RanksAgree(GRPOTrainer):
 
     blackbox: BlackBox
     _is_guarded = False
+    _is_norm_lost = False  # True = the update was dropped for another reason, and DeepSpeed reports an infinite norm
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         if zero_stage(self.accelerator) and not self._is_guarded:
@@ -61,12 +63,14 @@ class RanksAgree(GRPOTrainer):
             self._is_guarded = True
         return super().training_step(model, inputs, num_items_in_batch)
 
-    def _is_unfit(self) -> bool:
+    def _is_unfit(self, has_overflow: bool) -> bool:
         """True when a loss or log-prob of the update is not finite on any rank; asked inside its last backward pass."""
         self._step += 1  # TRL counts the micro-step when the pass is done
         seen = self.blackbox.unfit(self)
         self._step -= 1
-        return bool(self._reduce_sum(torch.tensor([float(bool(seen))]))[0])
+        is_unfit = bool(self._reduce_sum(torch.tensor([float(bool(seen))]))[0])
+        self._is_norm_lost = is_unfit and not has_overflow
+        return is_unfit
 
     def _reduce_sum(self, sums: Tensor) -> Tensor:
         if self.accelerator.num_processes == 1:

@@ -2,7 +2,7 @@
 
 ``policy``: three generation batches of recorded rollouts, two updates each, evaluated and saved after each batch.
 ``prm``: both parts of a PRM fit. ``die``: ``policy``, and rank 1 kills itself in the second batch. ``fault``:
-``policy`` with a NaN on the last rank alone.
+``policy`` with log-probs that are not finite on the last rank alone.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from prm.train import FitSettings, fit_prm
 
 BATCH = 16
 UPDATES = 6
+FAULTS = {1: float("nan"), 3: float("inf")}
+"""Update -> old log-prob. The first makes loss and gradient NaN, the second leaves both finite."""
 
 
 class Recording(ProcessPPOTrainer):
@@ -51,9 +53,9 @@ class Recording(ProcessPPOTrainer):
         if self.task == "die" and rank == 1 and update == 3:
             pathlib.Path(self.args.output_dir).with_name("died").touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        if self.task == "fault" and rank == world_size() - 1 and update == 1:
+        if self.task == "fault" and rank == world_size() - 1 and update in FAULTS:
             row, token = inputs["is_trained"].nonzero()[5].tolist()
-            inputs["old_per_token_logps"][row, token] = float("nan")  # loss NaN, gradient finite: a clamp's is 0 there
+            inputs["old_per_token_logps"][row, token] = FAULTS[update]
         return super()._compute_loss(model, inputs)
 
 

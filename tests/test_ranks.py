@@ -140,7 +140,7 @@ class Optimizer:
 )
 def test_an_update_is_dropped_for_the_norm_or_for_what_the_ranks_say(norm, is_unfit, is_dropped):
     engine = SimpleNamespace(optimizer=Optimizer(norm))
-    guard_step(engine, lambda: is_unfit)
+    guard_step(engine, lambda has_overflow: is_unfit)
     engine.optimizer.step()
     assert has_dropped(engine) is is_dropped
     assert engine.optimizer.told == [is_dropped]
@@ -149,7 +149,7 @@ def test_an_update_is_dropped_for_the_norm_or_for_what_the_ranks_say(norm, is_un
 
 def test_an_optimiser_that_decides_elsewhere_is_refused():
     with pytest.raises(RuntimeError, match="is not the ZeRO optimiser"):
-        guard_step(SimpleNamespace(optimizer=SimpleNamespace()), lambda: False)
+        guard_step(SimpleNamespace(optimizer=SimpleNamespace()), bool)
 
 
 def test_a_weight_in_pieces_is_looked_at_by_its_piece():
