@@ -23,10 +23,10 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data prm attack ppo eval rounds blind report base env-demo repro kill test lint format mutants bench clean
+.PHONY: help setup data prm attack ppo eval rounds blind report base env-demo repro kill test test-engines lint format mutants bench clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 	@echo
 	@echo '  CONFIG=configs/tiny.yaml  RUN=runs/tiny  ROUND=0  N=3  SEEDS=3  ARGS="ppo.kl_coef=0.02"  LAUNCH="accelerate launch …"'
 	@echo '  A=runs/tiny  B=runs/tiny:base  OUT=blind.html'
@@ -93,6 +93,13 @@ kill: $(VENV)/.installed  ## N SIGKILLs inside the stages of configs/micro.yaml:
 
 test: $(VENV)/.installed-dev  ## run the tests
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(PY) -m pytest -n 2 $(ARGS)
+
+$(VENV)/.installed-engines: $(VENV)/.installed-dev
+	DS_BUILD_OPS=0 $(PY) -m pip install --quiet --editable '.[deepspeed]'
+	@touch $@
+
+test-engines: $(VENV)/.installed-engines  ## run DDP, DeepSpeed ZeRO-1/2/3 and FSDP2 on two CPU ranks against one process
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(PY) -m pytest tests/test_zero_engines.py $(ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff and mypy
 	$(VENV)/bin/ruff check .

@@ -61,10 +61,13 @@ def weights_hash(model: torch.nn.Module, without: str | None = None) -> str:
     Args:
         without: weights whose name holds this are left out.
     """
+    return state_hash({k: v for k, v in model.state_dict().items() if without is None or without not in k})
+
+
+def state_hash(state: Mapping[str, torch.Tensor]) -> str:
+    """``weights_hash`` of a state dict."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        if without is not None and without in name:
-            continue
+    for name, tensor in sorted(state.items()):
         data = tensor.detach().cpu().contiguous()
         digest.update(f"{name} {tuple(data.shape)} {data.dtype}".encode())
         digest.update(data.reshape(-1).view(torch.uint8).numpy().tobytes())

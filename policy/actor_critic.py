@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from common.errors import InputError
 from common.models import tensor_bytes
 from policy.advantages import AdvantageInputs, Advantages
 from policy.critic import Critic, batch_metrics
@@ -37,12 +38,12 @@ class ActorCritic(TrainerUpkeep):
         """Move the critic to the trainer's device.
 
         Raises:
-            ValueError: a sharded run.
+            InputError: a sharded run.
         """
         if self.critic is None:
             return
         if self.is_deepspeed_enabled or self.is_fsdp_enabled:
-            raise ValueError(
+            raise InputError(
                 "policy trainer: baseline = 'gae' is not served under DeepSpeed or FSDP (the critic is not sharded);"
                 " wanted one of group, rloo, grpo, moving_average, or plain data parallel"
             )

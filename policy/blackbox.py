@@ -36,6 +36,7 @@ from torch import Tensor
 from common.checksums import write_manifest
 from common.models import first_nonfinite, tensor_bytes, weights_hash
 from common.runs import write_atomic
+from common.sharding import local_weights
 from policy.boxed_scores import bad_score, boxed_scores, keep_prm, prm_bytes
 from policy.gradients import nonfinite_gradients
 from policy.objective import PolicyLoss
@@ -88,19 +89,24 @@ class BlackBox:
 
     def look(self, trainer: Any, grad_norm: Any) -> dict[str, str]:
         """Return what this rank sees at the end of an update's backward passes: kind -> where."""
-        seen = {}
-        losses = [float(part.loss.detach()) for part in trainer._parts]
-        if bad := [index for index, loss in enumerate(losses) if not math.isfinite(loss)]:
-            seen["loss"] = f"micro-batch {bad[0]} of {len(losses)}: {losses[bad[0]]}"
+        seen = self.unfit(trainer)
         if grad_norm is not None and not math.isfinite(float(grad_norm)):
             seen["gradient"] = f"norm {float(grad_norm)}"
-        if where := _bad_logprob(trainer.window(), self._logprobs):
-            seen["ratio"] = where
         rollout = trainer._rollout
         if rollout is not self._scored:  # once a generation batch
             self._scored = rollout
             if where := bad_score(rollout):
                 seen["score"] = where
+        return seen
+
+    def unfit(self, trainer: Any) -> dict[str, str]:
+        """What of ``look`` is known before the gradient's norm is: losses and log-probs that are not finite."""
+        seen = {}
+        losses = [float(part.loss.detach()) for part in trainer._parts]
+        if bad := [index for index, loss in enumerate(losses) if not math.isfinite(loss)]:
+            seen["loss"] = f"micro-batch {bad[0]} of {len(losses)}: {losses[bad[0]]}"
+        if where := _bad_logprob(trainer.window(), self._logprobs):
+            seen["ratio"] = where
         return seen
 
     def spike(self, kl: float) -> bool:
@@ -120,7 +126,8 @@ class BlackBox:
 
     def first_bad_weight(self, trainer: Any) -> str | None:
         """Name of the first policy weight that is not finite, after writing a box; None when all are, on all ranks."""
-        name = first_nonfinite(trainer.accelerator.unwrap_model(trainer.model).named_parameters())
+        policy = trainer.accelerator.unwrap_model(trainer.model)
+        name = first_nonfinite(local_weights(policy.named_parameters()))
         if not float(trainer._reduce_sum(torch.tensor([float(name is not None)]))[0]):
             return None
         self.counts["weight"] += 1

@@ -9,6 +9,7 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 
 from common.files import write_atomic
+from common.ranks import is_main
 from common.runs import StageFolder
 
 
@@ -25,6 +26,8 @@ class MetricsLog(TrainerCallback):
             notes: announcements before the checkpoint; those of the update after it bear the same number. None: those
                 of a checkpoint of an older version, which all stay.
         """
+        if not is_main():  # later than the main process it would drop what that has logged since
+            return
         rows = [row for row in self.stage.metrics() if row["step"] <= step]
         is_note = ["alarms" in row for row in rows]
         rows = [row for k, row in enumerate(rows) if not is_note[k] or notes is None or sum(is_note[:k]) < notes]

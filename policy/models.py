@@ -14,6 +14,7 @@ from common.config import Config
 from common.errors import InputError
 from common.models import load_policy, locate
 from common.runs import Run
+from common.sharding import is_engine, zero_stage
 from prm.adapted import shared_scorer
 from prm.model import saved_facts
 from prm.score import PRMScorer
@@ -83,21 +84,37 @@ def refuse_sharded(trainer: Any) -> None:
     Raises:
         InputError: the trainer shards them.
     """
-    plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
-    if trainer.is_fsdp_enabled or (plugin is not None and plugin.zero_stage == 3):
+    if trainer.is_fsdp_enabled or zero_stage(trainer.accelerator) == 3:
         raise InputError(
             "shared weights (lora.rank, ppo.frozen_layers) are not supported under FSDP or ZeRO-3: PRM and reference"
             " lie over the policy's weights and would see their shards; use DDP, ZeRO-1 or ZeRO-2, or set both to 0"
         )
 
 
-def save_policy(trainer: Any, folder: str | os.PathLike[str], config: Config) -> None:
+def engine_weights(trainer: Any) -> dict[str, Any] | None:
+    """The trained policy's whole weights, on the main rank (others: what is left of the gathering), where an engine
+    holds them; None where the model itself does. All ranks must call it.
+    """
+    if not is_engine(trainer.accelerator) or is_adapted(trainer.accelerator.unwrap_model(trainer.model)):
+        return None
+    return trainer.accelerator.get_state_dict(trainer.model_wrapped) or {}
+
+
+def save_policy(
+    trainer: Any, folder: str | os.PathLike[str], config: Config, weights: dict[str, Any] | None = None
+) -> None:
     """Write the trained policy as a plain model; of one with an adapter also the adapter, in ``adapter/``.
 
     The adapter is merged into a base read anew: the one in memory is shared with the PRM. The PRM's adapter and heads
     are no part of the policy's modules, so neither can hold them.
+
+    Args:
+        weights: of ``engine_weights``.
     """
     policy = trainer.accelerator.unwrap_model(trainer.model)
+    if weights is not None:
+        policy.save_pretrained(folder, state_dict=weights)
+        return
     if not is_adapted(policy):
         trainer.save_model(str(folder))
         return

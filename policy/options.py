@@ -134,6 +134,7 @@ _SERVED = {
     "disable_dropout": True,
     "logging_nan_inf_filter": False,
     "remove_unused_columns": False,
+    "ds3_gather_for_generation": True,
 }
 """Arguments that must have this value. ``dapo`` is the token-mean loss: here exact over each update's tokens."""
 
@@ -146,6 +147,7 @@ _REASONS = {
     "mask_truncated_completions": "use train_on_truncated of the policy settings",
     "disable_dropout": "with dropout the first ratio is not 1",
     "logging_nan_inf_filter": "it would hide a non-finite loss",
+    "ds3_gather_for_generation": "ranks sample different numbers of tokens: a gather at each would wait for ever",
     "sync_ref_model": "the reference is the start of the round",
 }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,19 +18,22 @@ from transformers import PreTrainedModel, TrainerCallback
 
 from common.checkpoints import update_of
 from common.config import Config
-from common.errors import InputError, RunError
+from common.errors import InputError
 from common.models import load_policy, load_tokenizer, locate, weights_hash
 from common.progress import SaveSeconds, StageBar
 from common.prompts import PromptTemplate
+from common.ranks import check_engine, start_ranks, wait_for_all
 from common.records import Problem, Verdict
 from common.runs import Run, StageFolder, read_records
+from common.sharding import is_engine
 from data_gen.engines import Completion, Engine, make_engine
 from data_gen.steps import build_paths
 from policy.arguments import box_settings, monitor_limits, policy_settings, trainer_arguments
 from policy.attack_report import check_attacks
 from policy.checkpoints import last_complete_checkpoint, policy_state
+from policy.finish import finish, refuse_untrained, remove_checkpoints
 from policy.metrics_log import MetricsLog
-from policy.models import load_scorer, refuse_sharded, save_policy, saved_hash, start_models
+from policy.models import engine_weights, load_scorer, refuse_sharded, saved_hash, start_models
 from policy.options import updates_per_generation
 from policy.rollouts import Sampler, Score
 from policy.trainer import ProcessPPOTrainer, print_note
@@ -198,6 +200,7 @@ def build_trainer(
 
 def train_stage(config: Config, run: Run, *callbacks: TrainerCallback) -> None:
     """Train the policy with process and outcome rewards and write ``4_ppo/policy``."""
+    start_ranks()
     stage = run.stage("ppo")
     shared = None if stage.is_done or not config.lora.rank else load_policy(config.base.model, config.base.dtype)
     scorer, process_weight = process_reward(config, run, shared)
@@ -226,6 +229,7 @@ def train_stage(config: Config, run: Run, *callbacks: TrainerCallback) -> None:
         callbacks=[log, *callbacks],
         announce=log.announce,
     )
+    check_engine(trainer.accelerator)
     if config.lora.rank or config.ppo.frozen_layers:
         refuse_sharded(trainer)
     StageBar.attach(trainer, "ppo", SHOWN, EVALUATED)
@@ -238,76 +242,26 @@ def train_stage(config: Config, run: Run, *callbacks: TrainerCallback) -> None:
         stage.say(f"continues after update {step} of {updates}, batch {batch}")
     else:
         log.drop_after(-1)
-        trainer.evaluate()
+        if is_engine(trainer.accelerator):  # which has the model on its device only when training begins
+            trainer.add_callback(EvaluateFirst(trainer))
+        else:
+            trainer.evaluate()
     start_hash = weights_hash(trainer.model)
     trainer.train(resume_from_checkpoint=checkpoint)
     trainer.refuse_bad_weights()
-    refuse_untrained(trainer, start_hash)
+    weights = engine_weights(trainer)
+    if weights is None or trainer.is_world_process_zero():  # which alone has gathered ones
+        refuse_untrained(trainer, start_hash, weights)
     if trainer.is_world_process_zero():
-        finish(config, trainer, tokenizer, stage, timer, scorer, hash_before, process_weight)
+        finish(config, trainer, tokenizer, stage, timer, scorer, hash_before, process_weight, weights)
+    wait_for_all()
 
 
-def refuse_untrained(trainer: ProcessPPOTrainer, start_hash: str) -> None:
-    """Nothing learned is a failure, never a finished stage.
+class EvaluateFirst(TrainerCallback):
+    """Measures the start model when training begins."""
 
-    Raises:
-        RunError: every update was skipped, or the weights to be saved are those of the start.
-    """
-    steps, skipped = trainer.state.global_step, trainer.skipped_updates
-    if steps == skipped or weights_hash(trainer.model) == start_hash:
-        raise RunError(
-            f"nothing was trained: {skipped} of {steps} updates skipped, weights as at the start;"
-            f" non-finite: {dict(trainer.blackbox.counts) or 'none'}"
-        )
+    def __init__(self, trainer: ProcessPPOTrainer) -> None:
+        self.trainer = trainer
 
-
-def finish(
-    config: Config,
-    trainer: ProcessPPOTrainer,
-    tokenizer: Any,
-    stage: StageFolder,
-    timer: Any,
-    scorer: PRMScorer | None,
-    hash_before: str | None,
-    process_weight: float,
-) -> None:
-    """Save the best policy and the summary; prove that the PRM stayed as it was.
-
-    Raises:
-        RuntimeError: the PRM's weights changed during training.
-    """
-    hash_after = scorer.weights_hash() if scorer else None
-    if hash_before != hash_after:
-        raise RuntimeError("the PRM's weights changed during ppo; it must stay frozen")
-    policy = stage.file("policy")
-    save_policy(trainer, policy, config)
-    tokenizer.save_pretrained(policy)
-    rows = stage.metrics()
-    best = trainer.state.best_model_checkpoint
-    best_step = int(best.rsplit("-", 1)[1]) if best else trainer.state.global_step
-    until_best = [row for row in rows if row["step"] <= best_step and "kl/reference" in row]
-    last = until_best[-1] if until_best else {}
-    timer.finish(
-        "policy",
-        steps=trainer.state.global_step,
-        best_step=best_step,
-        stopped_by=trainer.stopped_by or "max_steps",
-        fallbacks=int(sum(row.get("rollout/fallbacks", 0) for row in rows)),
-        skipped_updates=trainer.skipped_updates,
-        nonfinite=dict(trainer.blackbox.counts),
-        kl=last.get("kl/reference"),
-        kl_base=last.get("kl/base", last.get("kl/reference") if trainer.base_model is None else None),
-        validation_accuracy=trainer.state.best_metric,
-        process_weight=process_weight,
-        prm_hash=hash_after,
-        prm_unchanged=None if scorer is None else True,
-    )
-    remove_checkpoints(stage, best_step)
-    print(f"ppo: best at update {best_step}, validation {trainer.state.best_metric:.3f}, {timer.seconds:.0f} s")
-
-
-def remove_checkpoints(stage: StageFolder, best_step: int | None) -> None:
-    """Remove the checkpoints of a finished stage, all but the best."""
-    for old in stage.file("checkpoints").glob("checkpoint-*"):
-        if update_of(old) != best_step:
-            shutil.rmtree(old, ignore_errors=True)  # another rank may have been first
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.trainer.evaluate()

@@ -34,7 +34,9 @@ from trl import GRPOConfig
 from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
 from common.adapters import ADAPTER_OFF, Frozen, copy_sharing_frozen, is_adapted
+from common.models import weights_hash
 from common.records import Problem
+from common.sharding import is_engine, whole_weights
 from policy.actor_critic import ActorCritic
 from policy.advantages import MovingAverage, compute_advantages
 from policy.batches import BatchPlan, PlanSampler, derived_seed, generations_needed, sort_windows
@@ -161,6 +163,8 @@ class ProcessPPOTrainer(ActorCritic):
                 rollout_func=_sample_rollout,
             )
         args.beta = self.beta = beta
+        if own_reference and is_engine(self.accelerator):
+            self._reference_hash = weights_hash(reference)  # while it is whole
         self.ref_model = self._frozen(reference) if own_reference else self.ref_model
         self.base_model = self._frozen(base_model) if base_model is not None else None
         self._place_critic()
@@ -319,21 +323,22 @@ def _sample_rollout(prompts: list[str], trainer: ProcessPPOTrainer) -> dict[str,
     """TRL's ``rollout_func``: sample and grade the rows of the batch at hand."""
     if hasattr(trainer.sampler, "update_weights"):
         trainer.sampler.update_weights(trainer.accelerator.unwrap_model(trainer.model))
-    trainer._rollout = collect_rollout(
-        [trainer._problems[row] for row in trainer._rows],
-        [trainer._prompt_ids[row] for row in trainer._rows],
-        sampler=trainer.sampler,
-        grade=trainer.grade,
-        settings=trainer.settings,
-        num_paths=trainer.num_generations,
-        temperature=trainer.temperature,
-        max_new_tokens=trainer.max_completion_length,
-        seed=trainer._seed(),
-        run_seed=trainer.args.seed,
-        generation=trainer._step // trainer.generate_every,
-        known_theorems=trainer.known_theorems,
-        end_id=trainer._tokenizer.eos_token_id,
-    )
+    with whole_weights(trainer.model_wrapped, trainer.accelerator):
+        trainer._rollout = collect_rollout(
+            [trainer._problems[row] for row in trainer._rows],
+            [trainer._prompt_ids[row] for row in trainer._rows],
+            sampler=trainer.sampler,
+            grade=trainer.grade,
+            settings=trainer.settings,
+            num_paths=trainer.num_generations,
+            temperature=trainer.temperature,
+            max_new_tokens=trainer.max_completion_length,
+            seed=trainer._seed(),
+            run_seed=trainer.args.seed,
+            generation=trainer._step // trainer.generate_every,
+            known_theorems=trainer.known_theorems,
+            end_id=trainer._tokenizer.eos_token_id,
+        )
     return {
         "prompt_ids": trainer._rollout.prompt_ids,
         "completion_ids": trainer._rollout.completion_ids,

@@ -19,15 +19,15 @@ import torch
 from accelerate.utils import DistributedType, gather_object
 from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
-from trl import GRPOTrainer
 
 from common.adapters import NAME, is_adapted
 from common.checksums import write_manifest
-from common.errors import RunError
+from common.errors import InputError, RunError
 from common.metrics import auc
 from common.models import weights_hash
+from common.sharding import engine_name, whole_tensor, whole_weights, zero_stage
 from policy.advantages import AdvantageInputs, Advantages, MovingAverage
-from policy.blackbox import AGREED, SKIPPED, BlackBox
+from policy.blackbox import AGREED, SKIPPED
 from policy.checkpoints import POLICY_STATE, last_good_checkpoint, policy_state, use_intact_best
 from policy.gradients import clip, total_norm
 from policy.monitors import BatchFacts, Monitors
@@ -35,6 +35,7 @@ from policy.objective import PolicyLoss
 from policy.options import PolicySettings, updates_per_generation
 from policy.rollouts import Rollout, agreement_pairs, rollout_sums
 from policy.signal_batch import signal_pairs, signal_sums
+from policy.zero_guard import RanksAgree, has_dropped
 
 _SUMMED = ("num_trained", "num_reasoning", "clipped_sum", "old_kl_sum", "kl_sum", "kl_k1_sum", "kl_k1_squares",
            "entropy_sum")  # fmt: skip
@@ -48,7 +49,7 @@ class NonFiniteUpdates(RunError):
     """Too many updates in a row had a non-finite loss or gradient, or a weight of the policy is not finite."""
 
 
-class TrainerUpkeep(GRPOTrainer):
+class TrainerUpkeep(RanksAgree):
     """Base of ``policy.trainer.ProcessPPOTrainer``, which fills these attributes.
 
     Attributes:
@@ -64,7 +65,6 @@ class TrainerUpkeep(GRPOTrainer):
     known_theorems: set[str]
     evaluate_policy: Any
     announce: Callable[[int, str], None]
-    blackbox: BlackBox
     control: Any
     ref_model: Any
     _buffered_inputs: Any
@@ -88,11 +88,6 @@ class TrainerUpkeep(GRPOTrainer):
         """Micro-steps between two generation batches."""
         return self.args.steps_per_generation * self.num_iterations
 
-    def _reduce_sum(self, sums: Tensor) -> Tensor:
-        if self.accelerator.num_processes == 1:
-            return sums
-        return self.accelerator.reduce(sums.to(self.accelerator.device), reduction="sum").to(sums.device)
-
     def _clip_grad_norm(self, model: Any) -> Any:
         """Trainer's, but a gradient that is not finite is left as it is (see ``policy.gradients.clip``)."""
         if self.accelerator.distributed_type not in UNSHARDED or self._has_mixed_mesh_grads(model):
@@ -104,15 +99,15 @@ class TrainerUpkeep(GRPOTrainer):
         """End of an update's backward passes: skip it when it is not finite, log it, and close the generation batch."""
         if grad_norm is None and self.accelerator.distributed_type in UNSHARDED:
             grad_norm = total_norm(model)
-        grad_norm = super()._get_grad_norm(model, grad_norm)
-        seen = self.blackbox.look(self, grad_norm)
+        grad_norm = whole_tensor(super()._get_grad_norm(model, grad_norm))
+        seen = self.blackbox.look(self, None if self._is_norm_lost else grad_norm)
         local = torch.stack([sum(getattr(part, name) for part in self._parts).double() for name in _SUMMED])
         flags = torch.tensor([float(kind in seen) for kind in AGREED], dtype=torch.float64, device=local.device)
         totals = self._reduce_sum(torch.cat([local, flags])).tolist()
         sums = dict(zip(_SUMMED, totals, strict=False))
         kinds = [kind for kind, count in zip(AGREED, totals[len(_SUMMED) :], strict=True) if count]
         kinds += ["kl"] if self.blackbox.spike(sums["kl_sum"] / max(sums["num_reasoning"], 1)) else []
-        ratio_error = max(float(part.max_ratio_error) for part in self._parts)
+        ratio_error = self._reduce_max(max(float(part.max_ratio_error) for part in self._parts))
         self.blackbox.record(self, kinds, seen, grad_norm)
         losses = torch.stack([part.loss.detach() for part in self._parts])
         self._parts = []
@@ -144,11 +139,10 @@ class TrainerUpkeep(GRPOTrainer):
         """Drop all gradients: an optimiser leaves parameters without a gradient, and their moments, as they are."""
         self.skipped_updates += 1
         self.skipped_in_a_row += 1
-        if self.accelerator.distributed_type == DistributedType.DEEPSPEED:
-            raise NonFiniteUpdates(
-                "non-finite loss or gradient; DeepSpeed has already applied it, so the run stops here"
-            )
-        model.zero_grad(set_to_none=True)
+        if not zero_stage(self.accelerator):
+            model.zero_grad(set_to_none=True)
+        elif not has_dropped(self.model_wrapped):
+            raise NonFiniteUpdates("non-finite loss or gradient, and DeepSpeed has applied it: the run stops here")
         if self.skipped_in_a_row >= self.settings.max_skipped:
             raise NonFiniteUpdates(
                 f"{self.skipped_in_a_row} updates in a row had a non-finite loss or gradient; the weights are those "
@@ -231,8 +225,9 @@ class TrainerUpkeep(GRPOTrainer):
         self._is_evaluating = True
         self.model.eval()
         devices = [self.accelerator.device] if self.accelerator.device.type == "cuda" else []
-        with torch.random.fork_rng(devices), torch.no_grad():
-            found = self.evaluate_policy(self.accelerator.unwrap_model(self.model))
+        whole = whole_weights(self.model_wrapped, self.accelerator)
+        with torch.random.fork_rng(devices), torch.no_grad(), whole as policy:
+            found = self.evaluate_policy(policy)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
         self.log(dict(metrics))
         self.model.train(was_training)
@@ -258,6 +253,13 @@ class TrainerUpkeep(GRPOTrainer):
         """TRL's; a run that a monitor had stopped before its last checkpoint loads it and trains no further."""
         if isinstance(resume_from_checkpoint, str | os.PathLike):
             state = policy_state(resume_from_checkpoint)
+            engine, ranks = engine_name(self.accelerator), self.accelerator.num_processes
+            written = state.get("engine", engine), state.get("ranks", ranks)
+            if written[0] != engine or (engine != "none" and written[1] != ranks):
+                raise InputError(
+                    f"{resume_from_checkpoint}: written by {written[1]} processes under {written[0]}, and {ranks} under"
+                    f" {engine} cannot go on with it: launch it as before, or start with another RUN"
+                )
             if state["monitors"]["stopped_by"]:
                 self.args.max_steps = state["update"]
         return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
@@ -278,8 +280,9 @@ class TrainerUpkeep(GRPOTrainer):
         if self.args.should_save:
             folder.mkdir(parents=True, exist_ok=True)
             state = {
-                "step": self._step,
                 "update": self.state.global_step,
+                "ranks": self.accelerator.num_processes,
+                "engine": engine_name(self.accelerator),
                 "moving_average": self.moving_average.state_dict(),
                 "monitors": self.monitors.state_dict(),
                 "known_theorems": sorted(self.known_theorems),
@@ -314,7 +317,7 @@ class TrainerUpkeep(GRPOTrainer):
         state = policy_state(checkpoint)
         if state["reference_hash"] != self._hash_of_reference():
             raise ValueError(f"{checkpoint}: the reference model is not the one this run started with")
-        self._step = state["step"]
+        self._step = state["update"] * self.args.gradient_accumulation_steps  # micro-steps of this number of ranks
         self.moving_average = MovingAverage.from_state_dict(state["moving_average"])
         self.monitors.load_state_dict(state["monitors"])
         self.known_theorems = set(state["known_theorems"])
@@ -324,7 +327,7 @@ class TrainerUpkeep(GRPOTrainer):
 
     def _hash_of_reference(self) -> str | None:
         """Hash of the reference's weights; of a policy with an adapter: of all that is not being trained."""
-        if self._reference_hash is None and self.beta != 0 and not self.is_deepspeed_enabled:
+        if self._reference_hash is None and self.beta != 0:
             policy = self.accelerator.unwrap_model(self.model)
             if self.ref_model is not None:
                 self._reference_hash = weights_hash(self.accelerator.unwrap_model(self.ref_model))

@@ -18,6 +18,7 @@ from common.errors import InputError
 from common.models import load_tokenizer, locate
 from common.progress import SaveSeconds
 from common.prompts import PromptTemplate
+from common.ranks import is_main, start_ranks, wait_for_all, world_size
 from common.records import LabelledPath, Problem
 from common.runs import Run, StageFolder, read_records, write_atomic
 from prm.adapted import save_fitted, start_prm
@@ -28,14 +29,20 @@ from prm.train import FitReport, FitSettings, fit_prm, split_by_problem
 
 
 def fit_settings(config: Config) -> FitSettings:
-    """The one place that turns the ``prm`` section into settings of a fit."""
-    prm = config.prm
+    """The one place that turns the ``prm`` section into settings of a fit; ``prm.batch_paths`` is over all processes.
+
+    Raises:
+        InputError: an update's paths do not divide over the processes.
+    """
+    prm, ranks = config.prm, world_size()
+    if prm.batch_paths % ranks:
+        raise InputError(f"prm.batch_paths = {prm.batch_paths}: want a multiple of the {ranks} processes")
     return FitSettings(
         head_epochs=prm.head_epochs,
         head_learning_rate=prm.head_learning_rate,
         epochs=prm.epochs,
         learning_rate=prm.learning_rate,
-        batch_paths=prm.batch_paths,
+        batch_paths=prm.batch_paths // ranks,
         weight_decay=prm.weight_decay,
         lm_weight=prm.lm_weight,
         steps_after_error=prm.steps_after_error,
@@ -66,6 +73,7 @@ def training_inputs(config: Config, run: Run, tokenizer: Any) -> tuple[list[PRMI
 
 def fit_stage(config: Config, run: Run) -> None:
     """Fit, calibrate, decide and write ``3_prm/prm``."""
+    start_ranks()
     run.require("label")
     stage = run.stage("prm")
     timer = stage.begin(config)
@@ -92,6 +100,9 @@ def fit_stage(config: Config, run: Run) -> None:
         callbacks=[SaveSeconds(timer)],
         say=stage.say,
     )
+    if not is_main():
+        wait_for_all()  # for what the main process writes
+        return
     quality = report.quality["calibrated"]
     previous = quality_of(before, held_out, config, pad_id) if before else None
     if before is None or previous is None or is_taken(quality, previous, config.rounds.f1_tolerance):
@@ -119,6 +130,7 @@ def fit_stage(config: Config, run: Run) -> None:
         f"prm: held-out first-error F1 {chosen.first_error.f1:.3f} (wrong {chosen.first_error.accuracy_wrong:.3f},"
         f" right {chosen.first_error.accuracy_right:.3f}), Brier {chosen.brier:.4f}, {timer.seconds:.0f} s"
     )
+    wait_for_all()
 
 
 def is_taken(refit: PRMQuality, previous: PRMQuality, tolerance: float) -> bool:

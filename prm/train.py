@@ -20,12 +20,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from transformers import EarlyStoppingCallback, PreTrainedModel, TrainerCallback
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
+from common.adapters import is_adapted
 from common.checkpoints import STATE, newest_intact, update_of
 from common.errors import InputError, RunError
 from common.files import file_sha256, write_atomic
 from common.models import first_nonfinite
 from common.progress import StageBar
+from common.ranks import check_engine, wait_for_all
+from common.sharding import is_engine
 from prm.inputs import PRMInput
 from prm.model import Calibration, merge_lora, set_trainable, with_lora
 from prm.network import reads_surprise
@@ -185,6 +189,12 @@ def _run_stage(
         eval_dataset=held_out,
         callbacks=[LogWithCheckpoint(), *stop, *callbacks],
     )
+    check_engine(trainer.accelerator)
+    if is_engine(trainer.accelerator) and is_adapted(trained):
+        raise InputError(
+            "a PRM with adapters is not fitted under DeepSpeed or FSDP, which would have little to shard: use"
+            " configs/accelerate/ddp.yaml for make prm"
+        )
     StageBar.attach(trainer, f"prm {part}", SHOWN, EVALUATED, is_quiet=not show_progress)
     checkpoint = newest_checkpoint(folder, say)
     if checkpoint:
@@ -193,6 +203,8 @@ def _run_stage(
             trainer.args.max_steps = update_of(checkpoint)
     trainer.train(resume_from_checkpoint=checkpoint)
     fitted = trainer.accelerator.unwrap_model(trainer.model)
+    if is_engine(trainer.accelerator):
+        fitted = trained = model = _plain_again(trainer, model, weights)
     model = fitted if trained is model else merge_lora(fitted)
     set_trainable(model, "all")
     if bad := first_nonfinite(model.named_parameters()):
@@ -203,6 +215,24 @@ def _run_stage(
         sums = {"weights_sha256": file_sha256(weights)}
         write_atomic(done, json.dumps({"history": rows, **sums}))
     return model, rows
+
+
+def _plain_again(trainer: PRMTrainer, model: PreTrainedModel, weights: pathlib.Path) -> PreTrainedModel:
+    """A plain PRM with the fitted weights, on every rank: the one an engine trained is in pieces, or holds its hooks.
+
+    Args:
+        weights: file through which the main rank hands the weights to the others.
+    """
+    state = trainer.accelerator.get_state_dict(trainer.model_wrapped)
+    if trainer.args.should_save:
+        torch.save(state, weights)
+    wait_for_all()
+    trainer.accelerator.free_memory()
+    unset_hf_deepspeed_config()  # else models are read in pieces from now on
+    plain = type(model)(model.config).to(model.dtype)
+    plain.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+    wait_for_all()  # the file is written again
+    return plain.to(trainer.args.device)
 
 
 class LogWithCheckpoint(TrainerCallback):

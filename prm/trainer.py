@@ -21,12 +21,14 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from common.checkpoints import STATE, use_intact_best
 from common.checksums import write_manifest
+from common.ranks import world_size
 from common.records import IGNORED
+from common.sharding import whole_weights
 from prm.inputs import PRMBatch, PRMInput, collate
 from prm.network import read_steps, reads_surprise
 from prm.objective import right_step_loss, step_loss
 from prm.score import PRMQuality, measure_quality, score_logits, to_probabilities
-from prm.training_set import LengthGrouped
+from prm.training_set import LengthGrouped, WholeWindows, blank_row
 
 Part = Literal["head", "all"]
 """What a stage trains."""
@@ -90,7 +92,11 @@ class PRMTrainer(Trainer):
         lm_head_VH: Float[Tensor, "vocabulary hidden"] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(data_collator=lambda inputs: _tensors(collate(inputs, pad_id, needs_label=True)), **kwargs)
+        is_alone = world_size() == 1
+        if not is_alone:
+            kwargs["train_dataset"] = [*kwargs["train_dataset"], blank_row(kwargs["train_dataset"])]
+        # of several processes one may hold blank rows alone; a window without a label still raises in the loss
+        super().__init__(data_collator=lambda rows: _tensors(collate(rows, pad_id, needs_label=is_alone)), **kwargs)
         self.settings = settings
         self.pad_id = pad_id
         self.lm_head_VH = lm_head_VH.to(self.args.device) if lm_head_VH is not None and settings.lm_weight else None
@@ -131,7 +137,8 @@ class PRMTrainer(Trainer):
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         held_out: Sequence[PRMInput] = self.eval_dataset
-        quality = held_out_quality(self.model, held_out, self.settings.max_eval_tokens, self.pad_id)
+        with whole_weights(self.model_wrapped, self.accelerator) as model:
+            quality = held_out_quality(model, held_out, self.settings.max_eval_tokens, self.pad_id)
         metrics = {
             "eval_loss": quality.loss,
             "eval_first_error_f1": quality.first_error.f1,
@@ -156,8 +163,12 @@ class PRMTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int]:
         paths: Sequence[PRMInput] = self.train_dataset if train_dataset is None else train_dataset
-        window = self.settings.batch_paths * self.settings.accumulate * self.accelerator.num_processes
-        return LengthGrouped([len(one.token_ids) for one in paths], window, self.settings.seed)
+        ranks, batch = self.accelerator.num_processes, self.settings.batch_paths
+        window = batch * self.settings.accumulate * ranks
+        lengths = [len(one.token_ids) for one in paths]
+        if ranks == 1:
+            return LengthGrouped(lengths, window, self.settings.seed)
+        return WholeWindows(LengthGrouped(lengths[:-1], window, self.settings.seed), batch, len(lengths) - 1)
 
 
 def trainer_arguments(part: Part, settings: FitSettings, folder: pathlib.Path) -> TrainingArguments:

@@ -91,6 +91,42 @@ class LengthGrouped(Sampler[int]):
         return iter([row for window in shuffled for row in windows[window]] + last)
 
 
+class WholeWindows(Sampler[int]):
+    """``LengthGrouped`` for several processes: the last, short window is dealt out evenly and filled with a blank row.
+
+    accelerate would fill it with rows of the epoch's start, which then count twice.
+
+    Args:
+        batch: rows of a micro-batch; a window is a whole number of them.
+        blank: index of a row without labels (``blank_row``).
+    """
+
+    def __init__(self, rows: LengthGrouped, batch: int, blank: int) -> None:
+        self.rows, self.batch, self.blank = rows, batch, blank
+
+    def set_epoch(self, epoch: int) -> None:
+        self.rows.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return -(-len(self.rows) // self.rows.window) * self.rows.window
+
+    def __iter__(self) -> Iterator[int]:
+        order = list(self.rows)
+        whole = len(order) // self.rows.window * self.rows.window
+        last, batches = order[whole:], self.rows.window // self.batch
+        yield from order[:whole]
+        if last:
+            for number in range(batches):
+                dealt = last[number::batches]
+                yield from dealt + [self.blank] * (self.batch - len(dealt))
+
+
+def blank_row(inputs: Sequence[PRMInput]) -> PRMInput:
+    """The shortest input, its labels ignored: it adds nothing to a loss."""
+    shortest = min(inputs, key=lambda one: len(one.token_ids))
+    return dataclasses.replace(shortest, labels=(float(IGNORED),) * len(shortest.step_positions))
+
+
 def stable_hash(*parts: object) -> int:
     """A 64-bit number that depends on ``parts`` only, the same in every process."""
     return int(hashlib.sha256(repr(parts).encode()).hexdigest()[:16], 16)
