@@ -185,6 +185,8 @@ def _level(rule: Rule, values: Sequence[float]) -> float | None:
     means = [sum(values[i : i + size]) / size for i in range(len(values) - size + 1)]
     if rule.shape is Shape.RISEN:
         return means[0] + rule.limit
+    if rule.shape is Shape.JUMPED:
+        return max(rule.floor, rule.limit * max(values[:-size] or values))
     return rule.limit * (max(means) if rule.shape is Shape.DROPPED else means[0])
 
 

@@ -58,6 +58,10 @@ def test_levels_of_rules():
     assert limits_of(reward, {}, [(float(i), y) for i, y in enumerate([0.2, 0.2, 0.2, 0.8, 0.8, 0.8, 0.1])]) == [
         (pytest.approx(0.2), "roll back 0.2")  # a quarter of the best window
     ]
+    kl = next(one for one in MONITORS if one.fact == "kl")
+    climb = [(float(i), y) for i, y in enumerate([0.01, 0.06, 0.5, 0.6])]
+    assert (pytest.approx(0.3), "roll back 0.3") in limits_of(kl, {}, climb)  # 5 times the largest before the last two
+    assert (0.1, "roll back 0.1") in limits_of(kl, {}, climb[:1] * 2)
     assert limits_of(reward, {}, []) == []
     assert limits_of(reward, {}, [(0.0, 0.2)]) == []
 

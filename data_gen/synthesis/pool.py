@@ -9,6 +9,8 @@ import resource
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
+import psutil
+
 from common.processes import end_with_parent
 from data_gen.synthesis.check import Derived, Refused, derive_answer
 
@@ -16,12 +18,14 @@ LIMIT_S = 10.0
 """Wall seconds for one problem."""
 START_S = 60.0
 MEMORY_BYTES = 2 << 30
+"""Address space that a process may take beyond what it starts with (what its parent had loaded counts there)."""
 
 
 def _serve(pipe: Connection) -> None:
     """Answer questions until the other end is gone."""
     end_with_parent()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    limit = psutil.Process().memory_info().vms + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     pipe.send("ready")
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
