@@ -160,13 +160,18 @@ def test_help_explains_every_field_of_the_stage(module):
 def test_five_kills_inside_the_stages_change_no_figure_and_no_weight(finished, tmp_path):
     seconds = json.loads(finished.with_name("cpu.json").read_text())
     rng = random.Random(0)
-    # Early: a stage in a process of its own takes about half the CPU seconds that it took in this one.
+    # Early: a stage in a process of its own takes about half the CPU seconds that it took in this one, less on a busy
+    # machine; a run whose stages end before their moments is made again with earlier ones.
     moments = {stage: [rng.uniform(0.05, 0.35) * seconds[stage]] for stage in STAGES}
     moments["ppo"].append(rng.uniform(0.05, 0.3) * seconds["ppo"])
-    root = tmp_path / "cut" / "micro"
-    root.parent.mkdir()
-    kills, _ = run_with_kills(StageProcesses(MICRO), root, 1, moments)
-    assert len(kills) >= 3, "a stage may need less CPU than it did in this process, and end before its moment"
+    kills = []
+    for number in range(3):
+        if len(kills) < 3:
+            root = tmp_path / f"cut-{number}" / "micro"
+            root.parent.mkdir()
+            kills, _ = run_with_kills(StageProcesses(MICRO), root, number, moments)
+            moments = {stage: [moment / 3 for moment in early] for stage, early in moments.items()}
+    assert len(kills) >= 3
     wanted = ending(finished)
     assert len(wanted) > 300
     assert differences(wanted, ending(root)) == []
