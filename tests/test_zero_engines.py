@@ -86,7 +86,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
                 for one in task.split("+"):
                     engine_ranks.main(folder, one)
             else:
-                for one in task.split("+"):  # a process of its own, as stages are
+                for one in task.split("+"):  # a process of its own, as stages are: ZeRO-3 stays switched on in one
                     code, said = launched(engine, one, folder)
                     assert code == 0, said
         return folder
@@ -114,6 +114,9 @@ def test_the_engine_that_runs_is_the_one_asked_for(runs, engine):
         found = facts(runs(engine), rank)
         assert {key: found[key] for key in ENGINES[engine]} == ENGINES[engine]
         assert found["ranks"] == 2
+
+
+def test_zero_3_holds_pieces_and_zero_2_shards_the_optimiser(runs):
     assert facts(runs("zero3"))["local_elements"] == 0  # every weight of the policy is in pieces
     assert facts(runs("zero2"))["optimizer"] == "DeepSpeedZeroOptimizer"
 
