@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.ablation_merge import merge, read_finished
 from bench.ablation_results import JobResult, Milestone, StageCost
 from bench.ablation_spec import JobSpec, job_settings
 from bench.ablation_stages import Plan, run_command, run_stages, stage_cost, stages_of
@@ -53,26 +54,31 @@ def check(plan: Plan) -> None:
         load_config(plan.config_path, [*plan.overrides, *arm.overrides])
 
 
+def job_spec(plan: Plan, arm: Arm, seed: int, rate: float, milestones: Sequence[Milestone] = ()) -> JobSpec:
+    """What a job is told."""
+    batches = f"ppo.batches={plan.max_batches}"
+    own = (f"seed={seed}", f"ppo.learning_rate={rate}", batches, NO_PATIENCE)
+    return JobSpec(
+        arm=arm.name,
+        seed=seed,
+        config=plan.config_path,
+        overrides=(*plan.overrides, *arm.overrides, *own),
+        stages=str(stages_of(plan, arm, seed).root),
+        folder=str(plan.out / "jobs" / arm.name / f"seed-{seed}" / f"rate-{rate:g}"),
+        milestones=tuple(milestones),
+        samples=plan.samples,
+    )
+
+
 def run_job(plan: Plan, arm: Arm, seed: int, rate: float, milestones: Sequence[Milestone]) -> JobResult:
     """Train one arm with one seed in a process of its own; a result that has all milestones is read.
 
     Raises:
         InputError: the job failed, or its folder was made with other settings.
     """
-    folder = plan.out / "jobs" / arm.name / f"seed-{seed}" / f"rate-{rate:g}"
+    spec = job_spec(plan, arm, seed, rate, milestones)
+    folder = Path(spec.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    batches = f"ppo.batches={plan.max_batches}"
-    own = (f"seed={seed}", f"ppo.learning_rate={rate}", batches, NO_PATIENCE)
-    spec = JobSpec(
-        arm=arm.name,
-        seed=seed,
-        config=plan.config_path,
-        overrides=(*plan.overrides, *arm.overrides, *own),
-        stages=str(stages_of(plan, arm, seed).root),
-        folder=str(folder),
-        milestones=tuple(milestones),
-        samples=plan.samples,
-    )
     settings = json.loads(json.dumps(job_settings(spec.load(), spec.samples) | {"batches": plan.config.ppo.batches}))
     saved = folder / "settings.json"
     if saved.is_file():
@@ -143,6 +149,9 @@ def run_ablation(plan: Plan, argv: Sequence[str]) -> Report:
             own = costs[plan.reference.name][seed]
             milestones = milestones_of(plan, arm, costs[arm.name][seed], reference, own)
             jobs[arm.name].append(run_job(plan, arm, seed, rates[arm.name], milestones))
+    for path in plan.finished:
+        wanted = {arm.name: job_settings(job_spec(plan, arm, 0, rates[arm.name]).load(), plan.samples) for arm in order}
+        jobs, costs = merge((jobs, costs), read_finished(path, list(jobs), wanted))
     return build_report(
         plan.config,
         arms=plan.arms,
@@ -190,6 +199,9 @@ def parse(argv: Sequence[str]) -> Plan:
     parser.add_argument("--cap", type=float, default=3.0, help="most batches of an arm, times ppo.batches")
     parser.add_argument("--samples", type=int, default=4, help="sampled paths a test problem")
     parser.add_argument("--learning-rates", nargs="+", type=float, default=[], help="screened on the first seed")
+    parser.add_argument(
+        "--with", nargs="+", type=Path, default=[], dest="finished", metavar="FILE", help="add seeds of ablation.json"
+    )
     parser.add_argument("overrides", nargs="*", help="section.key=value, for all arms")
     options = parser.parse_args(_overrides_last(argv))
     chosen = choose(options.arms, arms)
@@ -205,6 +217,7 @@ def parse(argv: Sequence[str]) -> Plan:
         cap=options.cap,
         samples=options.samples,
         rates=tuple(options.learning_rates),
+        finished=tuple(options.finished),
     )
 
 

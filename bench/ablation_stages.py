@@ -31,6 +31,7 @@ class Plan:
         cap: most generation batches of an arm, as a multiple of the configuration's.
         samples: sampled paths a test problem.
         rates: learning rates to screen; empty: the configuration's.
+        finished: results of earlier ablations whose seeds are added.
     """
 
     config_path: str
@@ -44,6 +45,7 @@ class Plan:
     cap: float
     samples: int
     rates: tuple[float, ...]
+    finished: tuple[Path, ...] = ()
 
     @functools.cached_property
     def config(self) -> Config:

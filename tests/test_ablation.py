@@ -11,7 +11,7 @@ from bench import ablation, ablation_stages
 from bench.ablation import parse, run_ablation
 from bench.ablation_meter import Meter
 from bench.ablation_results import CurvePoint, JobResult, Milestone, StageCost, TestScores
-from bench.ablation_spec import JobSpec
+from bench.ablation_spec import JobSpec, job_settings
 from bench.ablation_summary import batches_to_reach, compare, cost, mean_curve, reach, two_level_interval
 from bench.arms import choose, load_arms
 from common.config import load_config
@@ -258,6 +258,7 @@ class StandIn:
         tests = {one.name: scores(right, right, batch=2, wall=100.0) for one in spec.milestones}
         curve = ((0, 0.2), (2, right))
         result = job(spec.arm, spec.seed, curve, tests, rate=rate)
+        result = dataclasses.replace(result, settings=job_settings(spec.load(), spec.samples))
         write_atomic(Path(spec.folder) / "result.json", result.to_json())
 
 
@@ -342,3 +343,40 @@ def test_table_by_hand(harness):
     assert saved["arms"]["default"]["comparisons"]["rollouts"]["difference"]["greedy"]["value"] == 0.25
     assert JobResult.from_row(saved["jobs"]["default"][0]) == report.jobs["default"][0]
     assert saved["head"]["versions"]["trl"].startswith("1.")
+
+
+# ---- seeds of earlier ablations ----
+
+
+def test_seeds_of_an_earlier_ablation_are_added(harness, tmp_path):
+    stand_in, run = harness
+    earlier = run()
+    saved = tmp_path / "ablation.json"
+    saved.write_text(earlier.to_json())
+    number = len(stand_in.calls)
+    both = run("--seeds", "2", "--with", str(saved))
+    assert [what for what in stand_in.calls[number:] if "seed 2" not in what] == []
+    assert both.head["seeds"] == [0, 1, 2]
+    assert [one.seed for one in both.jobs["default"]] == [0, 1, 2]
+    assert both.rows["default"].comparisons["seconds"].seeds == 3
+    assert sorted(both.costs["default"]) == [0, 1, 2]
+    again = tmp_path / "three.json"
+    again.write_text(both.to_json())
+    assert run("--seeds", "3", "--with", str(again)).head["seeds"] == [0, 1, 2, 3]
+
+
+def test_seeds_of_an_earlier_ablation_must_match(harness, tmp_path):
+    _, run = harness
+    saved = tmp_path / "ablation.json"
+    row = json.loads(run().to_json())
+    saved.write_text(json.dumps(row))
+    with pytest.raises(InputError, match="seed 0 is in two of the results; leave it out of --seeds"):
+        run("--with", str(saved))
+    with pytest.raises(InputError, match=r"trl_grpo, seed 0 ran with ppo.kl_coef = .*, now it is 0.5"):
+        run("--seeds", "2", "ppo.kl_coef=0.5", "--out", str(tmp_path / "new"), "--with", str(saved))
+    with pytest.raises(InputError, match="no such file"):
+        run("--seeds", "2", "--with", str(tmp_path / "none.json"))
+    del row["jobs"]["default"]
+    saved.write_text(json.dumps(row))
+    with pytest.raises(InputError, match=r"KeyError: 'default'; want an ablation\.json with all arms"):
+        run("--seeds", "2", "--with", str(saved))
