@@ -27,7 +27,7 @@ from policy.arguments import trainer_arguments
 from policy.batches import derived_seed
 from policy.models import start_models
 from policy.rollouts import Sampler
-from policy.train import StoppingSampler
+from policy.sampler import StoppingSampler
 
 
 def trl_prompt(config: Config, problem: Problem, tokenizer: Any) -> Any:

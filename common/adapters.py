@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 import torch
 from peft import LoraConfig, PeftModel, TaskType, get_peft_model
-from torch import nn
+from peft.tuners.lora import LoraLayer
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from common.config import LoraSection
@@ -139,6 +140,24 @@ def with_adapter(
             f" {wanted.lora_alpha:g}: a later round goes on with the adapter it finds"
         )
     return PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+
+
+def plain_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield (name, weight) of the plain model that a policy is: with an adapter each adapted weight plus what is added
+    to it, under the name it has without one. The policy's tensors stay as they are: others share them.
+    """
+    if not is_adapted(model):
+        yield from model.named_parameters()
+        return
+    base = model.get_base_model()  # type: ignore[operator]  # of PeftModel
+    adapted = {name: module for name, module in base.named_modules() if isinstance(module, LoraLayer)}
+    for name, weight in base.named_parameters():
+        owner, _, leaf = name.rpartition(".base_layer.")
+        if owner in adapted:
+            is_changed = leaf == "weight"
+            yield f"{owner}.{leaf}", weight + adapted[owner].get_delta_weight(NAME) if is_changed else weight
+        elif ".lora_" not in name:
+            yield name, weight
 
 
 def save_adapter(model: PeftModel, folder: str | os.PathLike[str]) -> None:

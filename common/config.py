@@ -226,6 +226,23 @@ class PpoSection(RewardFields):
     max_grad_norm: float = Field(1.0, gt=0, description="gradient norm limit")
     gradient_checkpointing: bool = Field(False, description="recompute activations: less memory, a third more time")
     temperature: float = Field(1.0, gt=0, description="sampling temperature; top_p 1, top_k off (trl#6789)")
+    engine: Literal["transformers", "vllm"] = Field(
+        "transformers", description="sampler: the trained module, or vLLM beside it (docs/vllm.md)"
+    )
+    vllm_memory: float = Field(
+        0.3, gt=0, lt=1, description="vllm: share of a device's memory for its weights and cache (TRL: 0.3)"
+    )
+    vllm_importance_sampling_correction: bool = Field(
+        True, description="vllm: weight the surrogate for the engine's other log-probs (TRL)"
+    )
+    vllm_importance_sampling_mode: Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] = (
+        Field("token_truncate", description="vllm: a weight for each token or path, clamped or dropped (TRL's names)")
+    )
+    vllm_importance_sampling_clip_min: float | None = Field(None, gt=0, description="vllm: least weight; null: none")
+    vllm_importance_sampling_clip_max: float | None = Field(3.0, gt=0, description="vllm: largest weight (TRL: 3)")
+    logp_difference_limit: float = Field(
+        0.1, gt=0, description="vllm: mean log-prob difference from the trainer, nats, that ends the run (2 batches)"
+    )
     pass_low: float = Field(0.0, ge=0, le=1, description="problems below this measured pass rate are not used")
     pass_high: float = Field(1.0, ge=0, le=1, description="problems above this measured pass rate are not used")
     difficulty_bands: int = Field(3, ge=1, description="bands of pass rate; a batch comes from one band, bands rotate")

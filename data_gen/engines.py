@@ -25,10 +25,17 @@ from data_gen.token_spans import piece_table
 
 @dataclasses.dataclass(frozen=True)
 class Completion:
-    """What an engine sampled for one path: the ids as sampled, and why it stopped."""
+    """What an engine sampled for one path.
+
+    Attributes:
+        token_ids: ids as sampled. finish_reason: why it stopped.
+        logprobs: log-prob of each id under the distribution it was drawn from (temperature applied), nats; None from
+            an engine that samples from the trainer's own module, or was not asked for them.
+    """
 
     token_ids: tuple[int, ...]
     finish_reason: FinishReason
+    logprobs: tuple[float, ...] | None = None
 
 
 @dataclasses.dataclass

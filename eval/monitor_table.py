@@ -105,6 +105,12 @@ MONITORS = (
         "above 0 after the warm-up",
         fact="explained_variance",
     ),
+    Monitor(
+        "Log-prob difference of engine and trainer, nats a token",
+        ("sampling/logp_difference",),
+        "near 0; a jump is an engine with old weights",
+        fact="logp_difference",
+    ),
     Monitor("Updates skipped as not finite", ("update/skipped", "skipped"), "0"),
 )
 
@@ -142,6 +148,7 @@ def rules_in_force(config: Mapping[str, Any]) -> tuple[Rule, ...]:
         "kl_spike": ("ppo.kl_cap", 3.0),
         "prm_misleads": ("ppo.prm_auc_floor", 1.0),
         "entropy_collapse": ("ppo.entropy_floor", 1.0),
+        "sampler_mismatch": ("ppo.logp_difference_limit", 1.0),
     }
     limits = {
         name: factor * float(config[key]) for name, (key, factor) in settings.items() if is_number(config.get(key))

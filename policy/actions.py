@@ -88,6 +88,8 @@ RULES = (
     Rule("entropy_collapse", "entropy", "entropy", Shape.FALLEN, 0.1, 5, Action.RAISE_KL_COEF),
     Rule("equal_groups", "share of groups of equal rewards", "equal_group_share", Shape.ABOVE, 0.95, 5,
          Action.RAISE_KL_COEF),
+    Rule("sampler_mismatch", "log-prob difference of engine and trainer", "logp_difference", Shape.ABOVE, 0.1, 2,
+         Action.ROLLBACK),
 )  # fmt: skip
 """The shipped table. Sound runs of the embedded model reached: entropy at 0.2 of its start and 0.85 equal groups (both
 with 0.9 right), steps within 0.85-1.2 and right answers within 0.7-2.4 of their start, KL 0.05 nats a token at most."""

@@ -73,6 +73,7 @@ class BatchFacts:
         duplicate_steps, same_pattern: steps whose text, or sentence pattern, an earlier step of the path has.
         entropy: of the next token, nats (mean over the updates of the batch).
         explained_variance: of the outcome by the critic, 1 at best; None in its warm-up.
+        logp_difference: mean of abs(log pi - log pi of the sampler), nats a token; None where both are one module.
         kl_k1: mean of log pi - log pi_ref over the tokens of the batch's first update, nats; kl_k1_error: its standard
             error (tokens given what stands before them are uncorrelated but for the KL itself).
         counted_share: paths that have a gradient.
@@ -94,6 +95,7 @@ class BatchFacts:
     same_pattern: float | None = None
     entropy: float | None = None
     explained_variance: float | None = None
+    logp_difference: float | None = None
     kl_k1: float | None = None
     kl_k1_error: float | None = None
     counted_share: float | None = None
@@ -117,6 +119,7 @@ class BatchFacts:
             same_pattern=metrics["rollout/same_pattern"],
             entropy=entropy,
             explained_variance=metrics.get("critic/explained_variance_outcome"),
+            logp_difference=metrics.get("sampling/logp_difference"),
             kl_k1=metrics.get("kl/fresh_k1"),
             kl_k1_error=metrics.get("kl/fresh_k1_error"),
             counted_share=metrics["rollout/counted_share"],

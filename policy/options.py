@@ -7,6 +7,7 @@ from typing import Any
 
 from common.signal_settings import SignalSettings
 from policy.advantages import BASELINES
+from policy.importance import MODES
 from policy.rewards import PenaltyWeights
 from prm.credit import FLOWS, RULES
 
@@ -143,7 +144,7 @@ _REASONS = {
     "top_k": "a filtered sampling distribution biases the ratio",
     "min_p": "a filtered sampling distribution biases the ratio",
     "repetition_penalty": "a changed sampling distribution biases the ratio",
-    "use_vllm": "pass a vLLM engine as the sampler",
+    "use_vllm": "the sampler is ours: ppo.engine=vllm, or pass a vLLM engine as the sampler",
     "mask_truncated_completions": "use train_on_truncated of the policy settings",
     "disable_dropout": "with dropout the first ratio is not 1",
     "logging_nan_inf_filter": "it would hide a non-finite loss",
@@ -162,6 +163,8 @@ def check_arguments(args: Any, settings: PolicySettings) -> None:
         value = getattr(args, name)
         reason = f" ({_REASONS[name]})" if name in _REASONS else ""
         _require(name, value, value == wanted, f"{wanted!r}{reason}")
+    mode = args.vllm_importance_sampling_mode
+    _require("vllm_importance_sampling_mode", mode, mode in MODES, f"one of {', '.join(MODES)}")
     updates = updates_per_generation(args)
     _require("max_steps", args.max_steps, args.max_steps > 0, "> 0: the number of updates of the whole run")
     _require(

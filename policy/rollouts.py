@@ -36,6 +36,7 @@ class Sampled(Protocol):
 
     token_ids: Sequence[int]
     finish_reason: FinishReason
+    logprobs: Sequence[float] | None
 
 
 class Sampler(Protocol):
@@ -73,6 +74,8 @@ class Rollout:
         problems, paths, rewards, is_anchor: one entry a path.
         prompt_ids, completion_ids: ids as given to and as returned by the sampler. An empty completion is carried as
             one end token that no mask counts (``is_empty``).
+        sampling_logprobs: the sampler's log-prob of each id of ``completion_ids``, nats (0 for the stand-in of an empty
+            completion); None when the sampler is the trainer's own module.
         num_paths: paths of a problem, G.
         scores: PRM probabilities of each path's steps, [] for a path that was not scored.
         signals: of each path in a run on the signals reward, None for a path that does not count; else empty.
@@ -87,6 +90,7 @@ class Rollout:
     completion_ids: list[list[int]]
     is_empty: list[bool]
     num_paths: int
+    sampling_logprobs: list[list[float]] | None = None
     scores: list[list[float]] = dataclasses.field(default_factory=list)
     signals: list[Signals | None] = dataclasses.field(default_factory=list)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -149,9 +153,24 @@ def collect_rollout(
         completion_ids=[ids or [end_id] for ids, _ in sampled],
         is_empty=[not ids for ids, _ in sampled],
         num_paths=num_paths,
+        sampling_logprobs=_sampling_logprobs([one for group in groups for one in group]),
         signals=signals,
         seconds={"sampling": graded_from - started, "grading": done - graded_from},
     )
+
+
+def _sampling_logprobs(sampled: Sequence[Sampled]) -> list[list[float]] | None:
+    """Return the log-probs that came with the completions, None when none did.
+
+    Raises:
+        ValueError: some completions have them and some have not, or a number of them that is not that of the ids.
+    """
+    known = [one for one in sampled if one.logprobs is not None]
+    if not known:
+        return None
+    if len(known) < len(sampled) or any(len(one.logprobs or ()) != len(one.token_ids) for one in sampled):
+        raise ValueError("the sampler must return one log-prob for each sampled id of every path, or none at all")
+    return [list(one.logprobs or ()) or [0.0] for one in sampled]
 
 
 def _rewards(

@@ -22,11 +22,10 @@ from common.errors import InputError
 from common.models import load_policy, load_tokenizer, locate, weights_hash
 from common.progress import SaveSeconds, StageBar
 from common.prompts import PromptTemplate
-from common.ranks import check_engine, start_ranks, wait_for_all
+from common.ranks import check_engine, start_ranks, wait_for_all, world_size
 from common.records import Problem, Verdict
 from common.runs import Run, StageFolder, read_records
 from common.sharding import is_engine
-from data_gen.engines import Completion, Engine, make_engine
 from data_gen.steps import build_paths
 from policy.arguments import box_settings, monitor_limits, policy_settings, trainer_arguments
 from policy.attack_report import check_attacks
@@ -36,6 +35,7 @@ from policy.metrics_log import MetricsLog
 from policy.models import engine_weights, load_scorer, refuse_sharded, saved_hash, start_models
 from policy.options import updates_per_generation
 from policy.rollouts import Sampler, Score
+from policy.sampler import make_sampler, refuse_colocation
 from policy.trainer import ProcessPPOTrainer, print_note
 from prm.score import PRMScorer
 
@@ -84,18 +84,6 @@ def training_problems(config: Config, run: Run) -> list[Problem]:
             f" ppo.problems * ppo.difficulty_bands = {ppo.problems * ppo.difficulty_bands}: raise data.pool"
         )
     return kept
-
-
-@dataclasses.dataclass(frozen=True)
-class StoppingSampler:
-    """An engine whose completions end at the configured stop strings."""
-
-    engine: Engine
-    stop: tuple[str, ...]
-
-    def sample(self, prompts: Sequence[Sequence[int]], **settings: Any) -> list[list[Completion]]:
-        """See ``data_gen.engines.Engine.sample``."""
-        return self.engine.sample(prompts, stop=self.stop, **settings)
 
 
 def validation(
@@ -174,12 +162,13 @@ def build_trainer(
     models = start_models(config, start, is_first_round, shared)
     model = models.policy
     encode = functools.partial(PromptTemplate.from_config(config.base).ids, tokenizer=tokenizer)
-    engine = make_engine("transformers", model=model, tokenizer=tokenizer, max_rows=config.data.max_batch_rows)
-    sampler = StoppingSampler(engine, config.base.stop)
+    arguments = trainer_arguments(config, folder, world_size())
+    prompts = (encode(problem.text) for problem in (*problems, *checked))
+    sampler = make_sampler(config, model, tokenizer, start, prompts)
     grade = functools.partial(build_paths, tokenizer=tokenizer, stop=config.base.stop)
     trainer = ProcessPPOTrainer(
         model,
-        args=trainer_arguments(config, folder, int(os.environ.get("WORLD_SIZE", "1"))),
+        args=arguments,
         problems=problems,
         encode_prompt=encode,
         processing_class=tokenizer,
@@ -230,6 +219,7 @@ def train_stage(config: Config, run: Run, *callbacks: TrainerCallback) -> None:
         announce=log.announce,
     )
     check_engine(trainer.accelerator)
+    refuse_colocation(trainer)
     if config.lora.rank or config.ppo.frozen_layers:
         refuse_sharded(trainer)
     StageBar.attach(trainer, "ppo", SHOWN, EVALUATED)

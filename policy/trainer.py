@@ -14,7 +14,9 @@ log-probs. What differs from it, and why:
    with a fresh adapter it is the policy with the adapter off (``ADAPTER_OFF``): TRL would keep a copy of the adapter.
 6. An update with a non-finite loss or gradient is skipped on all ranks and counted.
 7. With baseline ``gae`` a critic values the states of the batch and learns beside the policy (``policy.actor_critic``).
-8. Nothing depends on the global random state: plan, shuffle and sampling have seeds of their own, so a resumed run is
+8. A sampler with weights of its own (vLLM) gets the policy's before each use, and the surrogate is weighted for the
+   difference of its probabilities (``policy.importance``), by TRL's ``vllm_importance_sampling_*`` arguments.
+9. Nothing depends on the global random state: plan, shuffle and sampling have seeds of their own, so a resumed run is
    the uninterrupted one, bit for bit on one device.
 """
 
@@ -57,6 +59,7 @@ from policy.rollouts import (
     reasoning_mask,
     score_rollout,
 )
+from policy.sampler import correct_sampler, sync_weights
 from policy.signal_batch import signal_inputs
 from policy.upkeep import NonFiniteUpdates
 
@@ -79,8 +82,7 @@ class ProcessPPOTrainer(ActorCritic):
         problems: training problems; ``difficulty`` orders the bands.
         encode_prompt: problem text to prompt ids.
         processing_class: tokenizer with a pad token.
-        sampler: an engine of ``data_gen.engines`` on the same module. If it has ``update_weights(model)`` that is
-            called before each batch.
+        sampler: an engine of ``data_gen.engines`` on the same module, or one with weights of its own (``policy.sampler``).
         grade, score: see ``policy.rollouts``; ``score`` None is a run on the outcome alone, or on signals.
         settings, limits: the algorithm's fields and the monitors' limits.
         reference: model of the KL term, None for ``model`` as it starts: a copy, which shares the weights that get no
@@ -252,25 +254,33 @@ class ProcessPPOTrainer(ActorCritic):
         if self.base_model is not None:
             self._log_base_kl(output)
         self._log_rollout(rollout, advantages, batch)
+        self._log_facts(correct_sampler(self, output))
         self._carry_values(output, advantages, estimates)
         return output
 
     def _log_base_kl(self, output: dict[str, Any]) -> None:
         """Log the mean of log pi - log pi_base over reasoning tokens of the sampled batch, nats a token."""
-        ids = torch.cat([output["prompt_ids"], output["completion_ids"]], 1)
-        mask = torch.cat([output["prompt_mask"], output["completion_mask"]], 1)
-        width, size = output["completion_ids"].size(1), self.args.per_device_train_batch_size
+        size = self.args.per_device_train_batch_size
         is_off, policy = self.base_model == ADAPTER_OFF, self.accelerator.unwrap_model(self.model)
         base = self.model if is_off else self.base_model
         with torch.no_grad():
             with policy.disable_adapter() if is_off else contextlib.nullcontext():
-                base_BT, _, _ = self._get_per_token_logps_and_entropies(base, ids, mask, width, size)
-            now_BT = output.get("old_per_token_logps")
-            if now_BT is None:
-                now_BT, _, _ = self._get_per_token_logps_and_entropies(self.model, ids, mask, width, size)
+                base_BT, _, _ = self._get_per_token_logps_and_entropies(base, *model_inputs(output), size)
+        now_BT = self.sampled_logprobs(output)
         counted = torch.where(output["is_reasoning"], now_BT - base_BT, torch.zeros_like(now_BT)).sum().double()
         sums = self._reduce_sum(torch.stack([counted, output["is_reasoning"].sum().double()]))
         self._log_mean("kl/base", float(sums[0] / sums[1].clamp(min=1)))
+
+    def sampled_logprobs(self, output: dict[str, Any]) -> Tensor:
+        """Return log pi of the sampled tokens, (B, T), before the batch's first update; TRL leaves them out where a
+        batch has one update.
+        """
+        if output.get("old_per_token_logps") is not None:
+            return output["old_per_token_logps"]
+        size = self.args.per_device_train_batch_size
+        with torch.no_grad():
+            found = self._get_per_token_logps_and_entropies(self.model, *model_inputs(output), size)
+        return found[0]
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -321,9 +331,8 @@ def _placeholder_reward(completions: list[Any], **_: Any) -> list[float]:
 
 def _sample_rollout(prompts: list[str], trainer: ProcessPPOTrainer) -> dict[str, Any]:
     """TRL's ``rollout_func``: sample and grade the rows of the batch at hand."""
-    if hasattr(trainer.sampler, "update_weights"):
-        trainer.sampler.update_weights(trainer.accelerator.unwrap_model(trainer.model))
-    with whole_weights(trainer.model_wrapped, trainer.accelerator):
+    with whole_weights(trainer.model_wrapped, trainer.accelerator) as policy:
+        sync_seconds = sync_weights(trainer.sampler, policy)
         trainer._rollout = collect_rollout(
             [trainer._problems[row] for row in trainer._rows],
             [trainer._prompt_ids[row] for row in trainer._rows],
@@ -339,8 +348,10 @@ def _sample_rollout(prompts: list[str], trainer: ProcessPPOTrainer) -> dict[str,
             known_theorems=trainer.known_theorems,
             end_id=trainer._tokenizer.eos_token_id,
         )
+    if sync_seconds is not None:
+        trainer._rollout.seconds["sync"] = sync_seconds
     return {
         "prompt_ids": trainer._rollout.prompt_ids,
         "completion_ids": trainer._rollout.completion_ids,
-        "logprobs": None,
+        "logprobs": trainer._rollout.sampling_logprobs,
     }

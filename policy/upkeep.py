@@ -33,7 +33,8 @@ from policy.gradients import clip, total_norm
 from policy.monitors import BatchFacts, Monitors
 from policy.objective import PolicyLoss
 from policy.options import PolicySettings, updates_per_generation
-from policy.rollouts import Rollout, agreement_pairs, rollout_sums
+from policy.rollouts import Rollout, Sampler, agreement_pairs, rollout_sums
+from policy.sampler import sync_weights
 from policy.signal_batch import signal_pairs, signal_sums
 from policy.zero_guard import RanksAgree, has_dropped
 
@@ -65,6 +66,7 @@ class TrainerUpkeep(RanksAgree):
     known_theorems: set[str]
     evaluate_policy: Any
     announce: Callable[[int, str], None]
+    sampler: Sampler
     control: Any
     ref_model: Any
     _buffered_inputs: Any
@@ -227,6 +229,7 @@ class TrainerUpkeep(RanksAgree):
         devices = [self.accelerator.device] if self.accelerator.device.type == "cuda" else []
         whole = whole_weights(self.model_wrapped, self.accelerator)
         with torch.random.fork_rng(devices), torch.no_grad(), whole as policy:
+            sync_weights(self.sampler, policy)
             found = self.evaluate_policy(policy)
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
         self.log(dict(metrics))
@@ -378,7 +381,12 @@ class TrainerUpkeep(RanksAgree):
         agreement = auc([score for score, _ in pairs], [is_right for _, is_right in pairs])
         if agreement is not None:
             self._facts["signals/auc" if signals else "prm/auc"] = agreement
-        for name, value in self._facts.items():
+        self._log_facts(self._facts)
+
+    def _log_facts(self, facts: dict[str, float]) -> None:
+        """Log figures of the batch at hand and keep them for the monitors."""
+        self._facts |= facts
+        for name, value in facts.items():
             self._log_mean(name, value)
 
     def _log_mean(self, name: str, value: float) -> None:

@@ -39,6 +39,7 @@ FAULTS = {
     "longer_steps": {"step_tokens": 20.1},
     "entropy_collapse": {"entropy": 0.0049},
     "equal_groups": {"equal_group_share": 0.96},
+    "sampler_mismatch": {"logp_difference": 0.11},
 }
 JUST_SOUND = {
     "unparsed_share": 0.99,
@@ -52,6 +53,7 @@ JUST_SOUND = {
     "separators": 0.24,
     "entropy": 0.0051,
     "equal_group_share": 0.95,
+    "logp_difference": 0.1,
 }
 
 
