@@ -6,6 +6,7 @@ paths -> step labels from their sources -> summary, quality against the oracle  
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import zlib
@@ -43,9 +44,15 @@ def problems_of(config: Config, split: str, seed: int, count: int) -> list[Probl
 def engine_of(config: Config, model: str, tokenizer: Any) -> Engine:
     """The sampling engine of the data stage."""
     if config.data.engine == "vllm":
-        return make_engine("vllm", model, tokenizer)
+        return vllm_engine(model, config.base.dtype, config.data.max_batch_rows)
     policy = load_policy(model, config.base.dtype).to(sampling_device())
     return make_engine("transformers", policy, tokenizer, max_rows=config.data.max_batch_rows)
+
+
+@functools.lru_cache(maxsize=1)
+def vllm_engine(model: str, dtype: str, max_rows: int) -> Engine:
+    """The vLLM engine of this process: sampling and labelling share it, as a second one would find no memory."""
+    return make_engine("vllm", model, load_tokenizer(model), max_rows=max_rows, dtype=dtype)
 
 
 def derived_seed(config: Config, run: Run) -> int:

@@ -309,7 +309,7 @@ class TransformersEngine:
 def make_engine(name: str, model: Any, tokenizer: Any, **settings: Any) -> Engine:
     """Build an engine by name: `transformers` (model is a module) or `vllm` (model is the directory of saved weights).
 
-    Raises ValueError for another name and, for `vllm` without the package, ImportError naming the extra to install.
+    Raises ValueError for another name and, for `vllm` without the package, InputError naming the extra to install.
     """
     if name == "transformers":
         return TransformersEngine(model, tokenizer, **settings)

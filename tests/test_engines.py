@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
 import torch
 
+from common.errors import InputError
 from common.records import FinishReason
 from data_gen.engines import StopWatch, TransformersEngine, end_token_ids, make_engine
 from data_gen.kv_cache import compaction, keep_rows, new_cache, repeated
@@ -228,9 +230,10 @@ def test_settings_out_of_range_are_refused(llama, change):
         sample(TransformersEngine(llama, TOKENIZER), **change)
 
 
-def test_make_engine_names_what_is_wanted(llama):
+def test_make_engine_names_what_is_wanted(llama, monkeypatch):
     assert isinstance(make_engine("transformers", llama, TOKENIZER, max_rows=8), TransformersEngine)
     with pytest.raises(ValueError, match="'transformers' or 'vllm'"):
         make_engine("magic", llama, TOKENIZER)
-    with pytest.raises(ImportError, match=r"\[vllm\]"):
+    monkeypatch.setitem(sys.modules, "vllm", None)  # as if it were not installed
+    with pytest.raises(InputError, match=r"\[vllm\]', or choose engine 'transformers'"):
         make_engine("vllm", "somewhere", TOKENIZER)
