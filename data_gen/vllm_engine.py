@@ -1,4 +1,4 @@
-"""The vLLM engine: it samples in this process, from saved weights or, beside a trainer, from the policy's (docs/vllm.md).
+"""The vLLM engine: samples in this process, from saved weights or, beside a trainer, from the policy's (docs/vllm.md).
 
 Not imported unless chosen; install with ``pip install '.[vllm]'``.
 """
@@ -139,7 +139,9 @@ class VllmEngine:
         """
         kept = self.llm.apply_model(lambda own: load_weights(own, model))[0]
         if kept:
-            raise RunError(f"vLLM kept its old {', '.join(kept[:3])} ({len(kept)} weights); use ppo.engine=transformers")
+            raise RunError(
+                f"vLLM kept its old {', '.join(kept[:3])} ({len(kept)} weights); use ppo.engine=transformers"
+            )
         self.llm.reset_prefix_cache()
 
 

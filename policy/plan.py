@@ -39,7 +39,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--offload", choices=("none", "optimiser", "all"), default="none", help="to the host: Adam's states, or all"
     )
-    made.add_argument("--vllm-share", type=float, default=0.0, help="share of a device kept for vLLM during ppo")
+    made.add_argument(
+        "--vllm-share",
+        type=float,
+        default=0.0,
+        help="share of a device kept for vLLM during ppo; default: ppo.vllm_memory with ppo.engine=vllm",
+    )
     made.add_argument("--calibrate", type=Path, help="finished run on one device of the kind: its lengths and rates")
     made.add_argument("--prompt-tokens", type=float, help="mean tokens of a problem; default: 150, or the run's")
     made.add_argument(
@@ -153,6 +158,8 @@ def timer(
 def plan(options: argparse.Namespace) -> None:
     """Read, check, compute and print."""
     config = load_config(options.config, options.overrides)
+    if config.ppo.engine == "vllm":
+        options.vllm_share = options.vllm_share or config.ppo.vllm_memory
     check(config, options)
     calibration = calibrate(Run(options.calibrate)) if options.calibrate else None
     shape = read_shape(config.base.model)

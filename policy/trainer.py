@@ -82,7 +82,8 @@ class ProcessPPOTrainer(ActorCritic):
         problems: training problems; ``difficulty`` orders the bands.
         encode_prompt: problem text to prompt ids.
         processing_class: tokenizer with a pad token.
-        sampler: an engine of ``data_gen.engines`` on the same module, or one with weights of its own (``policy.sampler``).
+        sampler: an engine of ``data_gen.engines`` on the same module, or one with weights of its own
+            (``policy.sampler``).
         grade, score: see ``policy.rollouts``; ``score`` None is a run on the outcome alone, or on signals.
         settings, limits: the algorithm's fields and the monitors' limits.
         reference: model of the KL term, None for ``model`` as it starts: a copy, which shares the weights that get no
@@ -263,9 +264,8 @@ class ProcessPPOTrainer(ActorCritic):
         size = self.args.per_device_train_batch_size
         is_off, policy = self.base_model == ADAPTER_OFF, self.accelerator.unwrap_model(self.model)
         base = self.model if is_off else self.base_model
-        with torch.no_grad():
-            with policy.disable_adapter() if is_off else contextlib.nullcontext():
-                base_BT, _, _ = self._get_per_token_logps_and_entropies(base, *model_inputs(output), size)
+        with torch.no_grad(), policy.disable_adapter() if is_off else contextlib.nullcontext():
+            base_BT, _, _ = self._get_per_token_logps_and_entropies(base, *model_inputs(output), size)
         now_BT = self.sampled_logprobs(output)
         counted = torch.where(output["is_reasoning"], now_BT - base_BT, torch.zeros_like(now_BT)).sum().double()
         sums = self._reduce_sum(torch.stack([counted, output["is_reasoning"].sum().double()]))

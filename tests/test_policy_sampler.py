@@ -93,9 +93,7 @@ def test_weights_are_the_policys_before_every_batch_and_every_evaluation(tmp_pat
 def test_without_the_sync_the_difference_grows_and_the_alarm_ends_the_run(tmp_path):
     notes = []
     alone = Limits(kl_cap=None, rules=tuple(rule for rule in RULES if rule.name == "sampler_mismatch"))
-    trainer = run(
-        tmp_path, Beside(is_synced=False), limits=alone, announce=lambda update, line: notes.append(line)
-    )
+    trainer = run(tmp_path, Beside(is_synced=False), limits=alone, announce=lambda update, line: notes.append(line))
     first, *later = rows(trainer, "sampling/logp_difference")
     assert first < 1e-5  # the engine started with the policy's weights
     assert min(later) > 0.1
@@ -133,7 +131,9 @@ def test_a_log_prob_that_is_no_number_skips_the_update(tmp_path):
 def test_the_trained_module_as_sampler_has_no_metric_and_no_weight(tmp_path):
     trainer = toy_trainer(tmp_path, arguments={"max_steps": 4})
     trainer.train()
-    assert not [name for row in trainer.state.log_history for name in row if name.startswith("sampling/") or "sync" in name]
+    assert not [
+        name for row in trainer.state.log_history for name in row if name.startswith("sampling/") or "sync" in name
+    ]
     assert "importance_sampling_ratio" not in trainer._buffered_inputs[0]
 
 

@@ -28,7 +28,17 @@ def island(page):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"kl_cap": 0.3, "prm_auc_floor": 0.55, "entropy_floor": 0.2, "difficulty_bands": 6, "logp_difference_limit": 0.2}]
+    "changes",
+    [
+        {},
+        {
+            "kl_cap": 0.3,
+            "prm_auc_floor": 0.55,
+            "entropy_floor": 0.2,
+            "difficulty_bands": 6,
+            "logp_difference_limit": 0.2,
+        },
+    ],
 )
 def test_rules_drawn_are_the_rules_in_force(changes):
     """Read off the flat configuration of the run folder, without what the trainer imports."""
