@@ -97,6 +97,10 @@ def check(config: Config, options: argparse.Namespace) -> None:
         zero == 0 or config.ppo.baseline != "gae",
         f"--zero {zero} with ppo.baseline = 'gae': a critic is not served under DeepSpeed or FSDP; use --zero 0",
     )
+    _require(
+        zero < 3 or config.ppo.engine == "transformers",
+        "--zero 3 with ppo.engine = 'vllm': its weights are not gathered for an engine beside it; use --zero 2",
+    )
     for name, value in (("lora.rank", config.lora.rank), ("ppo.frozen_layers", config.ppo.frozen_layers)):
         _require(
             zero < 3 or value == 0, f"--zero 3 with {name} = {value}: shared weights are refused there; use --zero 2"

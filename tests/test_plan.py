@@ -200,6 +200,7 @@ def test_the_command_prints_memory_hours_money_and_the_published_case(capsys):
         ("--gpus 2 --zero 3 lora.rank=8", "lora.rank"),
         ("--gpus 2 --zero 3 ppo.frozen_layers=1", "ppo.frozen_layers"),
         ("--gpus 2 --zero 1 ppo.baseline=gae", "ppo.baseline"),
+        ("--gpus 2 --zero 3 ppo.engine=vllm", "ppo.engine"),
         ("--gpu cpu", "--calibrate"),
         ("--calibrate runs/none", "--gpu cpu"),
         ("--gpu cpu --calibrate runs/none", "--gpu-memory-gib"),
@@ -214,6 +215,14 @@ def test_contradictions_are_one_line_that_names_the_setting(options, named, caps
     error = capsys.readouterr().err
     assert named in error
     assert error.count("\n") == 1
+
+
+def test_an_engine_beside_the_trainer_has_the_share_of_the_configuration(capsys):
+    assert main(["--config", "configs/tiny.yaml", "ppo.engine=vllm", "ppo.vllm_memory=0.25"]) == 0
+    configured = capsys.readouterr().out
+    assert main(["--config", "configs/tiny.yaml", "--vllm-share", "0.25"]) == 0
+    assert "vLLM" in configured
+    assert configured == capsys.readouterr().out
 
 
 def test_groups_of_paths_do_not_span_devices(capsys):
