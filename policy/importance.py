@@ -5,7 +5,7 @@ Tokens come from the sampler's distribution mu, the loss is written for pi_old, 
     d(t) = log pi_old(t) - log mu(t),        w(t) = exp(d(t))  or, for a whole path, w = exp(sum_t d(t))
 
 the expectation over mu of w times the surrogate is that over pi_old. The bounds trade variance for bias: ``truncate``
-clamps w to [clip_min, clip_max], ``mask`` sets a w outside to 0. Modes and defaults of TRL 1.16
+clamps w to [clip_min, clip_max], ``mask`` sets a w outside to 0. Modes and bounds of TRL 1.16
 (``vllm_importance_sampling_mode``); truncation: Yao et al. 2025, "Your efficient RL framework secretly brings you
 off-policy RL training"; masks and whole paths: Liu et al. 2025, "When speed kills stability".
 """
