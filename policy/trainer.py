@@ -90,6 +90,7 @@ class ProcessPPOTrainer(ActorCritic):
             ``eval_strategy`` asks; returns metrics that hold ``accuracy`` in [0, 1] (becomes ``eval_accuracy``).
         announce: is told (update, line) of every alarm, change of kl_coef, and stop.
         box: where black boxes go, None for no box (see ``policy.blackbox``).
+        plan: which problems make a batch, e.g. ``policy.curriculum.StagedPlan``; None: bands of difficulty that rotate.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class ProcessPPOTrainer(ActorCritic):
         evaluate_policy: Callable[[Any], dict[str, float]] | None = None,
         announce: Callable[[int, str], None] = print_note,
         box: BoxSettings | None = None,
+        plan: BatchPlan | None = None,
         callbacks: list[Any] | None = None,
         optimizers: tuple[Any, Any] = (None, None),
     ) -> None:
@@ -136,7 +138,7 @@ class ProcessPPOTrainer(ActorCritic):
         self._problems = list(problems)
         self._prompt_ids = [list(encode_prompt(problem.text)) for problem in problems]
         dataset = Dataset.from_dict({"prompt": [""] * len(problems), "index": list(range(len(problems)))})
-        self._plan = BatchPlan(
+        self._plan = plan or BatchPlan(
             [problem.difficulty for problem in problems],
             args.generation_batch_size // args.num_generations,
             settings.difficulty_bands,
@@ -219,7 +221,7 @@ class ProcessPPOTrainer(ActorCritic):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """TRL's batch (sampling, grading, old and reference log-probs), then PRM scores and our advantages."""
         started = time.perf_counter()
-        self._rows = [row["index"] for row in inputs]
+        self._rows = self._plan.rows(self._step // self.generate_every, [row["index"] for row in inputs])
         self.refuse_bad_weights()
         output = super()._generate_and_score_completions(inputs)
         rollout = self._rollout
