@@ -31,10 +31,10 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedModel
 from trl import GRPOConfig
-from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
+from trl.trainer.utils import add_fused_lm_head
 
 from common.adapters import ADAPTER_OFF, Frozen, copy_sharing_frozen, is_adapted
-from common.models import weights_hash
+from common.models import switch_off_dropout, weights_hash
 from common.records import Problem
 from common.sharding import is_engine, whole_weights
 from policy.actor_critic import ActorCritic
@@ -117,6 +117,7 @@ class ProcessPPOTrainer(ActorCritic):
     ) -> None:
         settings = settings or PolicySettings()
         check_arguments(args, settings)
+        switch_off_dropout(model)  # before anything is copied from it
         if args.eval_strategy != "no" and evaluate_policy is None:
             raise ValueError(f"policy trainer: eval_strategy = {args.eval_strategy!r} needs evaluate_policy")
         if settings.signals is not None and score is not None:
@@ -185,7 +186,7 @@ class ProcessPPOTrainer(ActorCritic):
         if model == ADAPTER_OFF:
             return model
         model.requires_grad_(False)
-        disable_dropout_in_model(model)
+        switch_off_dropout(model)
         add_fused_lm_head(model, temperature=self.temperature)
         if self.is_deepspeed_enabled or self.is_fsdp_enabled:
             from trl.models import prepare_deepspeed, prepare_fsdp
