@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from transformers import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import SFTConfig, SFTTrainer
 
@@ -185,7 +186,7 @@ def accuracy_of(config: Config, trainer: StartTrainer, tokenizer: Any) -> dict[s
     return found
 
 
-def sft_stage(config: Config, run: Run) -> None:
+def sft_stage(config: Config, run: Run, *callbacks: TrainerCallback) -> None:
     """Fine-tune the base model on solutions: the start, and KL reference, of ppo."""
     if not config.sft.is_on:
         raise InputError("sft.source = 'none': no supervised start; want sft.source=solutions or right_paths")
@@ -211,8 +212,8 @@ def sft_stage(config: Config, run: Run) -> None:
     if is_engine(trainer.accelerator):
         raise InputError("sft under DeepSpeed or FSDP is not supported; launch it with configs/accelerate/ddp.yaml")
     StageBar.attach(trainer, "sft", SHOWN, {})
-    trainer.add_callback(log)
-    trainer.add_callback(SaveSeconds(timer))
+    for callback in (log, SaveSeconds(timer), *callbacks):
+        trainer.add_callback(callback)
     checkpoint = newest_intact(stage.file("checkpoints"), (STATE,), stage.say)
     before = _measured_before(stage, functools.partial(accuracy_of, config, trainer, tokenizer))
     log.drop_after(update_of(Path(checkpoint)) if checkpoint else -1)
