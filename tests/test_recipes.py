@@ -53,7 +53,7 @@ def test_every_configuration_makes_the_trainer_s_arguments(path, tmp_path):
 
 
 def test_sympy_rlvr_holds_the_published_values():
-    """8 paths a problem, rate 1e-5, three stages, the eight signals, one problem an update, a fine-tune as reference."""
+    """8 paths a problem, rate 1e-5, three stages, eight signals, one problem an update, a fine-tune as reference."""
     for size in ("0.5b", "1.5b"):
         config = load_config(CONFIGS / f"sympy-rlvr-{size}.yaml")
         ppo = config.ppo
