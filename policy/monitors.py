@@ -270,9 +270,8 @@ class Monitors:
     def _act(self) -> list[str]:
         """Take the action of every rule that fires, each action once; return a line for each rule."""
         notes, done = [], set()
-        own, before = self._batches[self._stage_start :], self._stage_start
-        starts = {name: max(0, start - before) for name, start in self._starts.items()}
-        for rule, reason in firings(self.limits.rules, own, starts):
+        starts = {name: max(0, start - self._stage_start) for name, start in self._starts.items()}
+        for rule, reason in firings(self.limits.rules, self._batches[self._stage_start :], starts):
             self._starts[rule.name] = len(self._batches)
             notes.append(
                 f"{rule.name}: {reason}; action: {rule.action.value if self.limits.acts else 'none (log only)'}"

@@ -134,6 +134,7 @@ def validation(
 EVAL_TEMPERATURE = 1.0
 SHOWN = {"reward/outcome": "right", "kl/reference": "KL", "entropy": "entropy", "rollout/steps": "steps"}
 EVALUATED = {"eval_accuracy": "validation", "eval_greedy": "greedy", "eval_sampled": "sampled", "eval_steps": "steps"}
+EVALUATED |= {"eval_stage": "stage", "eval_stage_accuracy": "on its problems"}
 
 
 def set_up_tracker(config: Config, stage: StageFolder) -> None:

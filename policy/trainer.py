@@ -139,7 +139,7 @@ class ProcessPPOTrainer(ActorCritic):
         self._problems = list(problems)
         self._prompt_ids = [list(encode_prompt(problem.text)) for problem in problems]
         dataset = Dataset.from_dict({"prompt": [""] * len(problems), "index": list(range(len(problems)))})
-        self._plan = plan or BatchPlan(
+        self.plan = plan or BatchPlan(
             [problem.difficulty for problem in problems],
             args.generation_batch_size // args.num_generations,
             settings.difficulty_bands,
@@ -195,7 +195,7 @@ class ProcessPPOTrainer(ActorCritic):
         return self.accelerator.prepare_model(model.eval(), evaluation_mode=True)
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> PlanSampler:
-        return PlanSampler(self._plan, generations_needed(self.args), self.num_generations, self.generate_every)
+        return PlanSampler(self.plan, generations_needed(self.args), self.num_generations, self.generate_every)
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         """TRL's, with a shuffle of its own seed and the windows of new batches sorted by length."""
@@ -222,7 +222,7 @@ class ProcessPPOTrainer(ActorCritic):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """TRL's batch (sampling, grading, old and reference log-probs), then PRM scores and our advantages."""
         started = time.perf_counter()
-        self._rows = self._plan.rows(self._step // self.generate_every, [row["index"] for row in inputs])
+        self._rows = self.plan.rows(self._step // self.generate_every, [row["index"] for row in inputs])
         self.refuse_bad_weights()
         output = super()._generate_and_score_completions(inputs)
         rollout = self._rollout

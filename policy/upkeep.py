@@ -73,7 +73,7 @@ class TrainerUpkeep(RanksAgree):
     skipped_updates: int
     skipped_in_a_row: int
     _rollout: Any  # the Rollout of the batch at hand, None before the first
-    _plan: BatchPlan
+    plan: BatchPlan
     _facts: dict[str, float]
     _kls: list[float]
     _entropies: list[float]
@@ -235,7 +235,7 @@ class TrainerUpkeep(RanksAgree):
         self.model.train(was_training)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self.monitors.observe_evaluation(found["accuracy"])
-        if promoted := self._plan.after_evaluation(self._step // self.generate_every, found):
+        if promoted := self.plan.after_evaluation(self._step // self.generate_every, found):
             self.monitors.begin_stage()
             self._say(promoted)
         self._stop_if_told()
@@ -290,7 +290,7 @@ class TrainerUpkeep(RanksAgree):
                 "engine": engine_name(self.accelerator),
                 "moving_average": self.moving_average.state_dict(),
                 "monitors": self.monitors.state_dict(),
-                "plan": self._plan.state_dict(),
+                "plan": self.plan.state_dict(),
                 "known_theorems": sorted(self.known_theorems),
                 "skipped_updates": self.skipped_updates,
                 "skipped_in_a_row": self.skipped_in_a_row,
@@ -326,7 +326,7 @@ class TrainerUpkeep(RanksAgree):
         self._step = state["update"] * self.args.gradient_accumulation_steps  # micro-steps of this number of ranks
         self.moving_average = MovingAverage.from_state_dict(state["moving_average"])
         self.monitors.load_state_dict(state["monitors"])
-        self._plan.load_state_dict(state.get("plan", {}))
+        self.plan.load_state_dict(state.get("plan", {}))
         self.known_theorems = set(state["known_theorems"])
         self.skipped_updates, self.skipped_in_a_row = state["skipped_updates"], state["skipped_in_a_row"]
         self.blackbox.counts.update(state.get("nonfinite", {}))
@@ -385,7 +385,7 @@ class TrainerUpkeep(RanksAgree):
         agreement = auc([score for score, _ in pairs], [is_right for _, is_right in pairs])
         if agreement is not None:
             self._facts["signals/auc" if signals else "prm/auc"] = agreement
-        for name, value in (self._facts | self._plan.facts()).items():
+        for name, value in (self._facts | self.plan.facts()).items():
             self._log_mean(name, value)
 
     def _log_mean(self, name: str, value: float) -> None:

@@ -58,7 +58,7 @@ def asked(trainer: Any) -> list[set[str]]:
 
 def test_a_run_is_promoted_and_samples_the_stage_s_problems_alone(tmp_path):
     trainer = trained(tmp_path)
-    easy, hard = trainer._plan.stages
+    easy, hard = trainer.plan.stages
     names = [problem.id for problem in toy_problems()]
     assert asked(trainer) == [{names[i] for i in stage.train} for stage in (easy, easy, hard, hard)]
     assert logged(trainer, "curriculum/stage") == [1.0, 1.0, 2.0, 2.0]
@@ -78,7 +78,7 @@ def test_two_stages_and_a_resume_in_the_second_end_bit_for_bit(tmp_path):
     assert_same_weights(straight, resumed)
     assert resumed.sampler.calls == straight.sampler.calls[3:]
     assert resumed.monitors.state_dict() == straight.monitors.state_dict()
-    assert resumed._plan.state_dict() == straight._plan.state_dict() == {"stage": 1, "entered": 2}
+    assert resumed.plan.state_dict() == straight.plan.state_dict() == {"stage": 1, "entered": 2}
     for name in ("loss", "curriculum/stage", "reward/outcome"):
         assert logged(resumed, name) == logged(straight, name), name
 
