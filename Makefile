@@ -23,14 +23,14 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data prm attack ppo eval rounds blind report base env-demo repro kill test test-engines test-vllm lint format mutants bench clean
+.PHONY: help setup data prm attack sft ppo eval rounds blind report base env-demo repro kill test test-engines test-vllm lint format mutants bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 	@echo
 	@echo '  CONFIG=configs/tiny.yaml  RUN=runs/tiny  ROUND=0  N=3  SEEDS=3  ARGS="ppo.kl_coef=0.02"  LAUNCH="accelerate launch …"'
 	@echo '  A=runs/tiny  B=runs/tiny:base  OUT=blind.html'
-	@echo '  settings of a stage: $(PY) -m data_gen|prm|policy|eval --help'
+	@echo '  settings of a stage: $(PY) -m data_gen|prm|policy|policy.sft|eval --help'
 
 setup: $(VENV)/.installed  ## make .venv and install what the stages need
 
@@ -55,6 +55,9 @@ prm: $(VENV)/.installed  ## fit the process reward model and freeze it
 
 attack: $(VENV)/.installed  ## attack the PRM: which tricks would earn more than honest paths (ARGS="--harden")
 	$(PY) -m policy.attack $(STAGE_ARGS)
+
+sft: $(VENV)/.installed  ## fine-tune the base on solutions: the start and KL reference of ppo (ARGS="sft.source=solutions")
+	$(RUNNER) policy.sft $(STAGE_ARGS)
 
 ppo: $(VENV)/.installed  ## PPO with 0.7 process and 0.3 outcome reward
 	$(RUNNER) policy $(STAGE_ARGS)

@@ -37,7 +37,7 @@ class Arm(Section):
     @property
     def stage_overrides(self) -> list[str]:
         """The overrides that change data, labels or PRM, so that the arm needs stages of its own."""
-        return [override for override in self.overrides if not override.startswith("ppo.")]
+        return [override for override in self.overrides if not override.startswith(("ppo.", "curriculum."))]
 
 
 def load_arms(path: Path = ARMS_FILE) -> dict[str, Arm]:

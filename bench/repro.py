@@ -33,7 +33,7 @@ from common.config import load_config
 from common.errors import InputError
 from common.runs import Run, write_atomic
 from eval.schema import Figure, Metrics, read_record
-from pipeline.rounds import STAGES, stage_command
+from pipeline.rounds import stage_command, stages_of_round
 
 HEADLINE = ("pass1_greedy", "pass1_sampled", "pass1_best_temperature", "majority8", "prm_best8")
 
@@ -94,7 +94,7 @@ def run_loop(config_path: str, root: Path, overrides: Sequence[str]) -> None:
     Raises:
         InputError: a stage ended with an error.
     """
-    for stage in STAGES:
+    for stage in stages_of_round(load_config(config_path, list(overrides)), 0):
         code = subprocess.run(stage_command(stage, config_path, Run(root), overrides)).returncode
         if code != 0:
             raise InputError(f"{root}: stage {stage} ended with exit code {code}; mend it and run again")

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import Field, ValidationError, model_validator
 
 from common.errors import InputError
-from common.sections import RewardFields, Section
+from common.sections import CurriculumSection, RewardFields, Section, SftSection
 
 Fraction = Field(ge=0.0, le=1.0)
 
@@ -316,8 +316,10 @@ class Config(Section):
     base: BaseSection = BaseSection()
     lora: LoraSection = LoraSection()
     data: DataSection = DataSection()
+    sft: SftSection = SftSection()
     prm: PrmSection = PrmSection()
     ppo: PpoSection = PpoSection()
+    curriculum: CurriculumSection = CurriculumSection()
     eval: EvalSection = EvalSection()
     rounds: RoundsSection = RoundsSection()
 

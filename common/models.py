@@ -55,6 +55,20 @@ def load_policy(model: str, dtype: str = "float32") -> PreTrainedModel:
     return loaded.eval()
 
 
+def switch_off_dropout(model: torch.nn.Module) -> None:
+    """Set every dropout probability of a model to 0, in training mode too; its configuration stays as it is.
+
+    ``transformers`` keeps that of attention as a number on the attention module (``attention_dropout`` of Llama, Qwen2
+    and others), where it is no ``nn.Dropout``: TRL's ``disable_dropout`` leaves it on.
+    """
+    for module in model.modules():
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if "dropout" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
+
+
 def weights_hash(model: torch.nn.Module, without: str | None = None) -> str:
     """SHA-256 over names, shapes, dtypes and bytes of all parameters and buffers, sorted by name.
 

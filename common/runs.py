@@ -1,6 +1,7 @@
 """The run folder: every path is spelled here, and a stage is finished when its ``DONE`` file exists.
 
 runs/<name>/round-<k>/{1_sample,2_label,3_prm,4_ppo,5_eval}/  config.json code.diff metrics.jsonl <payload> DONE
+runs/<name>/round-0/0_sft/                                    the same, of a run with a supervised start
 """
 
 from __future__ import annotations
@@ -21,14 +22,19 @@ if TYPE_CHECKING:  # the row functions serve grading too, which needs SymPy alon
     from common.config import Config
 
 STAGE_FOLDERS = {"sample": "1_sample", "label": "2_label", "prm": "3_prm", "ppo": "4_ppo", "eval": "5_eval"}
-STAGE_COMMAND = {"sample": "data", "label": "data", "prm": "prm", "ppo": "ppo", "eval": "eval"}
+"""The stages that every round has."""
+ALL_FOLDERS = {"sft": "0_sft", **STAGE_FOLDERS}
+STAGE_COMMAND = {"sft": "sft", "sample": "data", "label": "data", "prm": "prm", "ppo": "ppo", "eval": "eval"}
 STAGE_SECTIONS = {
-    "sample": ("base", "data"),
-    "label": ("base", "data"),
-    "prm": ("base", "lora", "data", "prm", "rounds"),
-    "ppo": ("base", "lora", "data", "prm", "ppo", "rounds"),
-    "eval": ("base", "lora", "data", "prm", "ppo", "eval", "rounds"),
+    "sft": ("base", "lora", "data", "sft"),
+    "sample": ("base", "data", "sft"),
+    "label": ("base", "data", "sft"),
+    "prm": ("base", "lora", "data", "sft", "prm", "rounds"),
+    "ppo": ("base", "lora", "data", "sft", "prm", "ppo", "curriculum", "rounds"),
+    "eval": ("base", "lora", "data", "sft", "prm", "ppo", "curriculum", "eval", "rounds"),
 }
+OPTIONAL_SECTIONS = ("sft", "curriculum")
+"""Sections that a stage does not depend on while they are off, so that folders made before they existed go on."""
 UNCHECKED = {"rounds.count", "base.threads", "data.max_batch_rows", "data.workers", "prm.max_batch_tokens", "report_to"}
 UNCHECKED |= {"base.separator", "base.answer_format"}
 UNCHECKED |= {"ppo.blackboxes", "ppo.blackbox_kl", "ppo.blackbox_gb", "ppo.max_attack_wins"}
@@ -95,18 +101,24 @@ class Run:
         return self.root / f"round-{self.round}"
 
     def stage(self, name: str) -> StageFolder:
-        return StageFolder(self.folder / STAGE_FOLDERS[name], name)
+        return StageFolder(self.folder / ALL_FOLDERS[name], name)
 
     def at(self, round_index: int) -> Run:
         return Run(self.root, round_index)
 
-    def start_model(self, config: Config) -> str:
-        """The model this round starts from: the base model, or the policy of the round before.
+    def start_model(self, config: Config, *, before_sft: bool = False) -> str:
+        """The model this round starts from: the policy of the round before, or in round 0 the base model or, where
+        section ``sft`` is on, the model fine-tuned from it.
+
+        Args:
+            before_sft: True = the base model also where ``sft`` is on.
 
         Raises:
-            InputError: the round before has no finished policy.
+            InputError: the round before has no finished policy, or round 0 no finished supervised start.
         """
-        return str(self.at(self.round - 1).require("ppo").file("policy")) if self.round else config.base.model
+        if self.round:
+            return str(self.at(self.round - 1).require("ppo").file("policy"))
+        return str(self.require("sft").file("policy")) if config.sft.is_on and not before_sft else config.base.model
 
     def require(self, name: str) -> StageFolder:
         """Return a finished earlier stage.
@@ -261,6 +273,8 @@ def stage_config(config: Config, stage: str) -> dict[str, Any]:
     tree = config.model_dump(mode="json")
     flat: dict[str, Any] = {"seed": tree["seed"]}
     for section in STAGE_SECTIONS[stage]:
+        if section in OPTIONAL_SECTIONS and not getattr(config, section).is_on:
+            continue
         flat |= {f"{section}.{key}": value for key, value in tree[section].items()}
     return flat
 

@@ -60,9 +60,14 @@ def derived_seed(config: Config, run: Run) -> int:
     return zlib.crc32(f"data/{config.seed}/{run.round}".encode())
 
 
+def sampled_model(config: Config, run: Run) -> str:
+    """The model whose paths are sampled: where a supervised start learns from those paths, the one before it."""
+    return locate(run.start_model(config, before_sft=config.sft.source == "right_paths"))
+
+
 def sample_stage(config: Config, run: Run) -> None:
     """Write problems_{train,validation,test}.jsonl and paths.jsonl of ``1_sample``."""
-    model = locate(run.start_model(config))
+    model = sampled_model(config, run)
     stage = run.stage("sample")
     timer = stage.begin(config)
     if stage.is_done:
@@ -205,7 +210,7 @@ def monte_carlo_labels(
 ) -> tuple[list[LabelledPath], dict[str, Any]]:
     """Labels by completions of the policy that sampled the paths, and what they cost."""
     data = config.data
-    model = locate(run.start_model(config))
+    model = sampled_model(config, run)
     tokenizer = load_tokenizer(model)
     template = PromptTemplate.from_config(config.base)
     sampler = CompletionSampler(
@@ -261,7 +266,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "--show-prompt" in arguments:
         arguments.remove("--show-prompt")
         return stage_main("data_gen --show-prompt", show_prompt.__doc__ or "", ("base", "data"), show_prompt, arguments)
-    return stage_main("data_gen", purpose, ("base", "data"), data_stage, arguments)
+    return stage_main("data_gen", purpose, ("base", "data", "sft"), data_stage, arguments)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,6 @@ def show_prompt(config: Config, run: Run) -> None:
     data = config.data
     source = ProblemSource(data.source, data.levels, data.kinds)
     problem = load_problems(source, "train", config.seed, 1)[0]
-    tokenizer = load_tokenizer(run.start_model(config))
+    tokenizer = load_tokenizer(run.start_model(config, before_sft=True))
     for line in rendered(problem, *example_answer(problem, config), config.base, tokenizer):
         print(line)

@@ -23,8 +23,9 @@ from eval.schema import Figure, Metrics, read_record
 
 STAGES = {"data": "data_gen", "prm": "prm", "ppo": "policy", "eval": "eval"}
 """Name of each stage in the Makefile -> module that runs it, in order."""
+MODULES = {**STAGES, "sft": "policy.sft"}
 
-LAUNCHED = ("prm", "ppo")
+LAUNCHED = ("sft", "prm", "ppo")
 """Stages that train and so are started through ``--launch`` when it is given."""
 
 
@@ -34,7 +35,17 @@ def stage_command(
     """The command line that runs one stage of one round."""
     head = [*launch, "-m"] if launch and stage in LAUNCHED else [sys.executable, "-m"]
     place = ["--config", config_path, "--run", str(run.root), "--round", str(run.round)]
-    return [*head, STAGES[stage], *place, *overrides]
+    return [*head, MODULES[stage], *place, *overrides]
+
+
+def stages_of_round(config: Config, index: int) -> list[str]:
+    """The stages of a round in order. A supervised start belongs to round 0: before ``data``, whose paths are then its
+    own, or behind it when it learns from those paths.
+    """
+    stages = list(STAGES)
+    if config.sft.is_on and index == 0:
+        stages.insert(1 if config.sft.source == "right_paths" else 0, "sft")
+    return stages
 
 
 def run_rounds(
@@ -47,7 +58,7 @@ def run_rounds(
     """
     for index in range(config.rounds.count):
         run = Run(root, index)
-        for stage in STAGES:
+        for stage in stages_of_round(config, index):
             print(f"round {index}: {stage}", flush=True)
             code = subprocess.run(stage_command(stage, config_path, run, overrides, launch)).returncode
             if code != 0:

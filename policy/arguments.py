@@ -1,7 +1,8 @@
-"""From the ``ppo`` section of a configuration to TRL's arguments, the algorithm's fields and the monitors' limits."""
+"""From a configuration to TRL's arguments, the algorithm's fields, the monitors' limits and the plan of batches."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -9,8 +10,10 @@ from trl import GRPOConfig
 
 from common.config import Config
 from common.errors import InputError
+from common.records import Problem
 from policy.actions import RULES, tuned
 from policy.blackbox import BoxSettings
+from policy.curriculum import StagedPlan, split_stages
 from policy.monitors import Limits
 from policy.options import CriticSettings, PolicySettings
 from policy.rewards import PenaltyWeights
@@ -146,6 +149,38 @@ def monitor_limits(config: Config) -> Limits:
         ),
         outcome_only_batches=ppo.outcome_only_batches,
         acts=ppo.alarm_actions,
+    )
+
+
+def curriculum_plan(config: Config, problems: Sequence[Problem]) -> StagedPlan | None:
+    """The stages of section ``curriculum`` over the training problems; None when it is off.
+
+    Raises:
+        InputError: a stage has too few problems for a batch of each difficulty band beside those it is checked on.
+    """
+    settings, ppo = config.curriculum, config.ppo
+    if not settings.is_on:
+        return None
+    values = [problem.difficulty if settings.by == "pass_rate" else problem.level for problem in problems]
+    stages = split_stages([problem.id for problem in problems], values, settings.stages, settings.checked)
+    wanted = settings.checked + ppo.problems * ppo.difficulty_bands
+    for number, stage in enumerate(stages, 1):
+        found = len(stage.train) + len(stage.checked)
+        if found < wanted:
+            raise InputError(
+                f"curriculum.stages, stage {number}: {found} problems have a {settings.by} in [{stage.low:g},"
+                f" {stage.high:g}]; want curriculum.checked + ppo.problems * ppo.difficulty_bands = {wanted}: raise"
+                " data.pool, or change the stages"
+            )
+    return StagedPlan(
+        stages,
+        [problem.difficulty for problem in problems],
+        batch_size=ppo.problems,
+        bands=ppo.difficulty_bands,
+        seed=config.seed,
+        promote_at=settings.promote_at,
+        max_batches=settings.max_batches,
+        max_epochs=settings.max_epochs,
     )
 
 

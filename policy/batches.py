@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -57,6 +57,31 @@ class BatchPlan:
         generator = torch.Generator().manual_seed(derived_seed(self.seed, band, pass_index))
         order = torch.randperm(len(indices), generator=generator).tolist()
         return [indices[i] for i in order[place * self.batch_size : (place + 1) * self.batch_size]]
+
+    @property
+    def batches_a_pass(self) -> int:
+        """Generation batches in which every problem comes once at most."""
+        return sum(len(band) // self.batch_size for band in self._bands)
+
+    # What follows is for plans that change with what the policy can do (``policy.curriculum``); this one does not.
+
+    def rows(self, generation: int, drawn: Sequence[int]) -> list[int]:
+        """The problem indices that rows ``drawn`` by the sampler stand for when batch ``generation`` is sampled."""
+        return list(drawn)
+
+    def facts(self) -> dict[str, float]:
+        """Metrics of the batch at hand."""
+        return {}
+
+    def after_evaluation(self, num_batches: int, metrics: Mapping[str, float]) -> str | None:
+        """Take in a validation after ``num_batches`` generation batches; a line in words if the plan changed."""
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where a checkpoint was written."""
 
 
 class PlanSampler(Sampler):

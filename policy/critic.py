@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from accelerate.utils import is_peft_model
 from torch import Tensor, nn
-from trl.trainer.utils import disable_dropout_in_model
 
-from common.models import tensor_bytes
+from common.models import switch_off_dropout, tensor_bytes
 from policy.forward import state_vectors
 from policy.gae import SOURCES, Estimates, Segments, ValueTargets, explained_variance, value_loss, variance_sums
 from policy.microbatch import model_inputs
@@ -50,7 +49,7 @@ class ValueModel(nn.Module):
             else:
                 copied = copy.deepcopy(policy.base_model)
             self.backbone = copied.float().requires_grad_(True)
-            disable_dropout_in_model(self.backbone)
+            switch_off_dropout(self.backbone)
             if gradient_checkpointing:
                 self.backbone.gradient_checkpointing_enable()
         self.head = nn.utils.skip_init(nn.Linear, policy.config.get_text_config().hidden_size, len(SOURCES))

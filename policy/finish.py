@@ -60,6 +60,7 @@ def finish(
     best_step = int(best.rsplit("-", 1)[1]) if best else trainer.state.global_step
     until_best = [row for row in rows if row["step"] <= best_step and "kl/reference" in row]
     last = until_best[-1] if until_best else {}
+    curriculum = trainer.plan.state_dict()
     timer.finish(
         "policy",
         steps=trainer.state.global_step,
@@ -74,6 +75,7 @@ def finish(
         process_weight=process_weight,
         prm_hash=hash_after,
         prm_unchanged=None if scorer is None else True,
+        **({"curriculum": curriculum} if curriculum else {}),
     )
     remove_checkpoints(stage, best_step)
     print(f"ppo: best at update {best_step}, validation {trainer.state.best_metric:.3f}, {timer.seconds:.0f} s")

@@ -235,6 +235,7 @@ class Monitors:
         self.rollback_before: int | None = None
         self._outcome_only_left = 0
         self._starts: dict[str, int] = {}
+        self._stage_start = 0  # batches before the curriculum's stage: rules compare batches of one stage only
         self._batches: list[BatchFacts] = []
         self._kls: list[float] = []
         self._accuracies: list[float] = []
@@ -259,11 +260,12 @@ class Monitors:
         if limits.kl_cap is not None:
             kls = [batch.kl for batch in self._batches]
             reasons.append(above(kls, limits.window, limits.kl_cap, "KL to the reference"))
+        own = self._batches[self._stage_start :]
         if limits.repeated_ngrams is not None:
-            ngrams = [batch.repeated_ngrams for batch in self._batches]
+            ngrams = [batch.repeated_ngrams for batch in own]
             reasons.append(risen(ngrams, limits.window, limits.repeated_ngrams, "share of repeated n-grams"))
         if limits.steps_kept is not None:
-            steps = [batch.mean_steps for batch in self._batches]
+            steps = [batch.mean_steps for batch in own]
             reasons.append(lost_steps(steps, self._accuracies, limits.window, limits.steps_kept))
         self._stop(reasons)
         return notes
@@ -271,7 +273,8 @@ class Monitors:
     def _act(self) -> list[str]:
         """Take the action of every rule that fires, each action once; return a line for each rule."""
         notes, done = [], set()
-        for rule, reason in firings(self.limits.rules, self._batches, self._starts):
+        starts = {name: max(0, start - self._stage_start) for name, start in self._starts.items()}
+        for rule, reason in firings(self.limits.rules, self._batches[self._stage_start :], starts):
             self._starts[rule.name] = len(self._batches)
             notes.append(
                 f"{rule.name}: {reason}; action: {rule.action.value if self.limits.acts else 'none (log only)'}"
@@ -293,6 +296,10 @@ class Monitors:
                 self._stop([f"{rule.name}: {reason}"])
         return notes
 
+    def begin_stage(self) -> None:
+        """From here on the problems are others: what a rule compares with begins anew."""
+        self._stage_start = len(self._batches)
+
     def observe_evaluation(self, accuracy: float) -> None:
         """Take in a validation accuracy in [0, 1]. Sets ``stopped_by``."""
         self._accuracies.append(accuracy)
@@ -310,6 +317,7 @@ class Monitors:
             "outcome_only_left": self._outcome_only_left,
             "rollback_before": self.rollback_before,
             "starts": dict(self._starts),
+            "stage_start": self._stage_start,
             "batches": [dataclasses.asdict(batch) for batch in self._batches],
             "kls": list(self._kls),
             "accuracies": list(self._accuracies),
@@ -319,5 +327,6 @@ class Monitors:
         self.kl_coef, self.stopped_by = state["kl_coef"], state["stopped_by"]
         self.process_factor, self._outcome_only_left = state["process_factor"], state["outcome_only_left"]
         self.rollback_before, self._starts = state["rollback_before"], dict(state["starts"])
+        self._stage_start = state.get("stage_start", 0)
         self._batches = [BatchFacts(**batch) for batch in state["batches"]]
         self._kls, self._accuracies = list(state["kls"]), list(state["accuracies"])

@@ -177,7 +177,7 @@ def plan(options: argparse.Namespace) -> None:
         vllm_share=options.vllm_share,
         longest_prompt=round(LONGEST * lengths.prompt),
         is_cpu=kind == "cpu",
-        is_first_round=not options.later_round,
+        is_first_round=not (options.later_round or config.sft.is_on),
     )
     works = round_work(config, shape, lengths, layout.is_first_round)
     found = phases(config, shape, layout)

@@ -91,7 +91,7 @@ def calibrate(run: Run) -> Calibration:
     config = run_config(run)
     shape, lengths = read_shape(config.base.model), measured_lengths(config, run)
     measured = stage_seconds(config, run)
-    counted = operations_by_part(round_work(config, shape, lengths, run.round == 0))
+    counted = operations_by_part(round_work(config, shape, lengths, run.round == 0 and not config.sft.is_on))
     rates = {part: seconds / counted[part] for part, seconds in measured.items() if counted.get(part)}
     return Calibration(lengths, rates, measured)
 

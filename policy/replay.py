@@ -26,11 +26,11 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
-from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
+from trl.trainer.utils import add_fused_lm_head
 
 from common.checksums import damage
 from common.errors import InputError
-from common.models import first_nonfinite, weights_hash
+from common.models import first_nonfinite, switch_off_dropout, weights_hash
 from policy.blackbox import NUMBERS, counted_logprobs
 from policy.boxed_scores import first_bad_score, load_kept, same_scores
 from policy.forward import token_logprobs
@@ -202,7 +202,7 @@ def build_model(facts: Mapping[str, Any]) -> Any:
     config = model_class.config_class.from_dict(facts["model"])
     config._attn_implementation = facts["attention"]
     model = model_class(config)
-    disable_dropout_in_model(model)
+    switch_off_dropout(model)
     is_fp32_head = facts["arguments"]["cast_lm_head_to_fp32"]
     add_fused_lm_head(model, facts["temperature"], is_fp32_head, ("log_probs", "entropy"))
     return model.train()

@@ -27,9 +27,10 @@ from common.records import Problem, Verdict
 from common.runs import Run, StageFolder, read_records
 from common.sharding import is_engine
 from data_gen.steps import build_paths
-from policy.arguments import box_settings, monitor_limits, policy_settings, trainer_arguments
+from policy.arguments import box_settings, curriculum_plan, monitor_limits, policy_settings, trainer_arguments
 from policy.attack_report import check_attacks
 from policy.checkpoints import last_complete_checkpoint, policy_state
+from policy.curriculum import staged_validation
 from policy.finish import finish, refuse_untrained, remove_checkpoints
 from policy.metrics_log import MetricsLog
 from policy.models import engine_weights, load_scorer, refuse_sharded, saved_hash, start_models
@@ -121,6 +122,7 @@ def validation(
 EVAL_TEMPERATURE = 1.0
 SHOWN = {"reward/outcome": "right", "kl/reference": "KL", "entropy": "entropy", "rollout/steps": "steps"}
 EVALUATED = {"eval_accuracy": "validation", "eval_greedy": "greedy", "eval_sampled": "sampled", "eval_steps": "steps"}
+EVALUATED |= {"eval_stage": "stage", "eval_stage_accuracy": "on its problems"}
 
 
 def set_up_tracker(config: Config, stage: StageFolder) -> None:
@@ -159,6 +161,7 @@ def build_trainer(
         is_first_round, shared: see ``policy.models.start_models``.
     """
     tokenizer = load_tokenizer(start)
+    plan = curriculum_plan(config, problems)
     models = start_models(config, start, is_first_round, shared)
     model = models.policy
     encode = functools.partial(PromptTemplate.from_config(config.base).ids, tokenizer=tokenizer)
@@ -166,6 +169,10 @@ def build_trainer(
     prompts = (encode(problem.text) for problem in (*problems, *checked))
     sampler = make_sampler(config, model, tokenizer, start, prompts)
     grade = functools.partial(build_paths, tokenizer=tokenizer, stop=config.base.stop)
+    evaluate = validation(config, checked, sampler, encode, grade)
+    if plan is not None:
+        own = [[problems[i] for i in stage.checked] for stage in plan.stages]
+        evaluate = staged_validation(plan, evaluate, [validation(config, p, sampler, encode, grade) for p in own])
     trainer = ProcessPPOTrainer(
         model,
         args=arguments,
@@ -179,10 +186,11 @@ def build_trainer(
         limits=monitor_limits(config),
         reference=models.reference,
         base_model=models.base,
-        evaluate_policy=validation(config, checked, sampler, encode, grade),
+        evaluate_policy=evaluate,
         callbacks=list(callbacks),
         announce=announce,
         box=box_settings(config, folder.parent),
+        plan=plan,
     )
     return trainer, tokenizer
 
@@ -213,7 +221,7 @@ def train_stage(config: Config, run: Run, *callbacks: TrainerCallback) -> None:
         score=scorer.score if scorer else None,
         process_weight=process_weight,
         folder=stage.file("checkpoints"),
-        is_first_round=run.round == 0,
+        is_first_round=run.round == 0 and not config.sft.is_on,
         shared=shared,
         callbacks=[log, *callbacks],
         announce=log.announce,

@@ -33,10 +33,10 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedModel
 from trl import GRPOConfig
-from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
+from trl.trainer.utils import add_fused_lm_head
 
 from common.adapters import ADAPTER_OFF, Frozen, copy_sharing_frozen, is_adapted
-from common.models import weights_hash
+from common.models import switch_off_dropout, weights_hash
 from common.records import Problem
 from common.sharding import is_engine, whole_weights
 from policy.actor_critic import ActorCritic
@@ -93,6 +93,7 @@ class ProcessPPOTrainer(ActorCritic):
             ``eval_strategy`` asks; returns metrics that hold ``accuracy`` in [0, 1] (becomes ``eval_accuracy``).
         announce: is told (update, line) of every alarm, change of kl_coef, and stop.
         box: where black boxes go, None for no box (see ``policy.blackbox``).
+        plan: which problems make a batch, e.g. ``policy.curriculum.StagedPlan``; None: bands of difficulty that rotate.
     """
 
     def __init__(
@@ -113,11 +114,13 @@ class ProcessPPOTrainer(ActorCritic):
         evaluate_policy: Callable[[Any], dict[str, float]] | None = None,
         announce: Callable[[int, str], None] = print_note,
         box: BoxSettings | None = None,
+        plan: BatchPlan | None = None,
         callbacks: list[Any] | None = None,
         optimizers: tuple[Any, Any] = (None, None),
     ) -> None:
         settings = settings or PolicySettings()
         check_arguments(args, settings)
+        switch_off_dropout(model)  # before anything is copied from it
         if args.eval_strategy != "no" and evaluate_policy is None:
             raise ValueError(f"policy trainer: eval_strategy = {args.eval_strategy!r} needs evaluate_policy")
         if settings.signals is not None and score is not None:
@@ -139,7 +142,7 @@ class ProcessPPOTrainer(ActorCritic):
         self._problems = list(problems)
         self._prompt_ids = [list(encode_prompt(problem.text)) for problem in problems]
         dataset = Dataset.from_dict({"prompt": [""] * len(problems), "index": list(range(len(problems)))})
-        self._plan = BatchPlan(
+        self.plan = plan or BatchPlan(
             [problem.difficulty for problem in problems],
             args.generation_batch_size // args.num_generations,
             settings.difficulty_bands,
@@ -186,7 +189,7 @@ class ProcessPPOTrainer(ActorCritic):
         if model == ADAPTER_OFF:
             return model
         model.requires_grad_(False)
-        disable_dropout_in_model(model)
+        switch_off_dropout(model)
         add_fused_lm_head(model, temperature=self.temperature)
         if self.is_deepspeed_enabled or self.is_fsdp_enabled:
             from trl.models import prepare_deepspeed, prepare_fsdp
@@ -195,7 +198,7 @@ class ProcessPPOTrainer(ActorCritic):
         return self.accelerator.prepare_model(model.eval(), evaluation_mode=True)
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> PlanSampler:
-        return PlanSampler(self._plan, generations_needed(self.args), self.num_generations, self.generate_every)
+        return PlanSampler(self.plan, generations_needed(self.args), self.num_generations, self.generate_every)
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         """TRL's, with a shuffle of its own seed and the windows of new batches sorted by length."""
@@ -222,7 +225,7 @@ class ProcessPPOTrainer(ActorCritic):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         """TRL's batch (sampling, grading, old and reference log-probs), then PRM scores and our advantages."""
         started = time.perf_counter()
-        self._rows = [row["index"] for row in inputs]
+        self._rows = self.plan.rows(self._step // self.generate_every, [row["index"] for row in inputs])
         self.refuse_bad_weights()
         output = super()._generate_and_score_completions(inputs)
         rollout = self._rollout

@@ -27,6 +27,7 @@ from common.metrics import auc
 from common.models import weights_hash
 from common.sharding import engine_name, whole_tensor, whole_weights, zero_stage
 from policy.advantages import AdvantageInputs, Advantages, MovingAverage
+from policy.batches import BatchPlan
 from policy.blackbox import AGREED, SKIPPED
 from policy.checkpoints import POLICY_STATE, last_good_checkpoint, policy_state, use_intact_best
 from policy.gradients import clip, total_norm
@@ -74,6 +75,7 @@ class TrainerUpkeep(RanksAgree):
     skipped_updates: int
     skipped_in_a_row: int
     _rollout: Any  # the Rollout of the batch at hand, None before the first
+    plan: BatchPlan
     _facts: dict[str, float]
     _kls: list[float]
     _entropies: list[float]
@@ -236,6 +238,9 @@ class TrainerUpkeep(RanksAgree):
         self.model.train(was_training)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self.monitors.observe_evaluation(found["accuracy"])
+        if promoted := self.plan.after_evaluation(self._step // self.generate_every, found):
+            self.monitors.begin_stage()
+            self._say(promoted)
         self._stop_if_told()
         self._is_evaluating = False
         return metrics
@@ -288,6 +293,7 @@ class TrainerUpkeep(RanksAgree):
                 "engine": engine_name(self.accelerator),
                 "moving_average": self.moving_average.state_dict(),
                 "monitors": self.monitors.state_dict(),
+                "plan": self.plan.state_dict(),
                 "known_theorems": sorted(self.known_theorems),
                 "skipped_updates": self.skipped_updates,
                 "skipped_in_a_row": self.skipped_in_a_row,
@@ -323,6 +329,7 @@ class TrainerUpkeep(RanksAgree):
         self._step = state["update"] * self.args.gradient_accumulation_steps  # micro-steps of this number of ranks
         self.moving_average = MovingAverage.from_state_dict(state["moving_average"])
         self.monitors.load_state_dict(state["monitors"])
+        self.plan.load_state_dict(state.get("plan", {}))
         self.known_theorems = set(state["known_theorems"])
         self.skipped_updates, self.skipped_in_a_row = state["skipped_updates"], state["skipped_in_a_row"]
         self.blackbox.counts.update(state.get("nonfinite", {}))
@@ -381,7 +388,7 @@ class TrainerUpkeep(RanksAgree):
         agreement = auc([score for score, _ in pairs], [is_right for _, is_right in pairs])
         if agreement is not None:
             self._facts["signals/auc" if signals else "prm/auc"] = agreement
-        self._log_facts(self._facts)
+        self._log_facts(self._facts | self.plan.facts())
 
     def _log_facts(self, facts: dict[str, float]) -> None:
         """Log figures of the batch at hand and keep them for the monitors."""

@@ -44,6 +44,7 @@ def test_every_arm_is_a_valid_configuration(name):
         "delta_immediate",
         "moving_average",
         "normalised",
+        "flat",
     )
     assert arm.stage_overrides == (["data.after_error=ignore"] if name == "after_error_ignore" else [])
 

@@ -35,6 +35,7 @@ PURE = [
     "policy/signals.py",
     "policy/signal_batch.py",
     "policy/advantages.py",
+    "policy/curriculum.py",
     "policy/gae.py",
     "policy/objective.py",
     "policy/plan_memory.py",
@@ -107,7 +108,9 @@ def test_pure_modules_import_no_io_config_or_logging(name):
 
 
 def test_there_are_shipped_configurations():
-    assert {"micro", "tiny", "evidence", "published"} <= {path.stem for path in CONFIGS}
+    assert {"micro", "tiny", "evidence", "published", "curriculum", "sympy-rlvr-0.5b"} <= {
+        path.stem for path in CONFIGS
+    }
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

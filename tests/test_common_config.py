@@ -57,7 +57,7 @@ def test_malformed_override(tmp_path):
 
 
 def test_every_field_is_described():
-    text = describe("base", "lora", "data", "prm", "ppo", "eval", "rounds")
+    text = describe("base", "lora", "data", "sft", "prm", "ppo", "curriculum", "eval", "rounds")
     for name, field in Config.model_fields.items():
         for key, item in getattr(field.annotation, "model_fields", {}).items():
             assert item.description, f"{name}.{key}"

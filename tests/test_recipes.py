@@ -52,6 +52,20 @@ def test_every_configuration_makes_the_trainer_s_arguments(path, tmp_path):
     assert monitor_limits(config).kl_cap > 0
 
 
+def test_sympy_rlvr_holds_the_published_values():
+    """8 paths a problem, rate 1e-5, three stages, eight signals, one problem an update, a fine-tune as reference."""
+    for size in ("0.5b", "1.5b"):
+        config = load_config(CONFIGS / f"sympy-rlvr-{size}.yaml")
+        ppo = config.ppo
+        assert (ppo.paths, ppo.learning_rate, ppo.kl_coef, ppo.reward) == (8, 1e-5, 0.01, "signals")
+        assert ppo.problems * ppo.paths // ppo.minibatches == 8
+        assert ppo.batches == 3 * (config.curriculum.max_batches or 0) == 270
+        assert ppo.batches % ppo.eval_every == (config.curriculum.max_batches or 0) % ppo.eval_every == 0
+        assert (len(config.curriculum.stages), config.curriculum.by) == (3, "level")
+        assert (config.lora.rank, config.lora.scale, config.sft.source, ppo.reference) == (16, 32, "solutions", "round")
+        assert not uses_prm(config)
+
+
 def test_recipes_hold_the_published_values():
     simplerl = load_config(CONFIGS / "recipes/simplerl-ppo.yaml")
     ppo = simplerl.ppo
