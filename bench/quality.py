@@ -17,9 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.quality_texts import CORRUPTIONS, MEANT, Text, built_in, from_file, usual_of_pools
+from bench.quality_texts import CORRUPTIONS, MEANT, Text, built_in, from_file, with_usual
 from common.errors import InputError
-from common.metrics import auc
 from common.models import load_policy, load_tokenizer, locate
 from common.quality_settings import MEASURES
 from prm.quality.coherence import coherence, neighbour_gains
@@ -86,8 +85,8 @@ def figures(source: str, judge: Judge, texts: Sequence[Text], corruptions: Seque
 
 def _figures(pairs: np.ndarray, seed: int) -> dict[str, object]:
     def area(rows: np.ndarray) -> float:
-        labels = [True] * len(rows) + [False] * len(rows)
-        return float(auc([*rows[:, 0], *rows[:, 1]], labels) or 0.0)
+        below, above = (np.searchsorted(np.sort(rows[:, 1]), rows[:, 0], side=side) for side in ("left", "right"))
+        return float((below + above).mean() / 2 / len(rows))
 
     rng = np.random.default_rng(seed)
     drawn = [area(pairs[rng.integers(len(pairs), size=len(pairs))]) for _ in range(RESAMPLES)]
@@ -113,9 +112,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", choices=sorted(CORRUPTIONS), default=list(CORRUPTIONS))
     options = parser.parse_args(argv)
     try:
-        usual = usual_of_pools(options.pools, deriving_steps)
         if options.files:
-            sources = {path.stem: from_file(path, options.texts, options.seed, usual) for path in options.files}
+            read = {path: from_file(path, options.texts, options.seed) for path in options.files}
+            sources = {
+                f"{path.parent.name}/{path.stem}": with_usual(texts, options.pools, deriving_steps)
+                for path, texts in read.items()
+            }
         else:
             levels = list(range(3, 9))
             sources = {"generator": built_in(options.split, options.seed, options.texts, levels, deriving_steps)}

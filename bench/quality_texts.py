@@ -75,11 +75,8 @@ def _is_refused(problem: str, steps: Sequence[str]) -> bool:
     return judge(problem, steps).first_error is not None
 
 
-def from_file(path: FilePath, count: int, seed: int, usual: Mapping[str, float]) -> list[Text]:
+def from_file(path: FilePath, count: int, seed: int) -> list[Text]:
     """Solutions of a JSON Lines file: ``problem`` and ``steps`` (kept where ``label`` is -1) or ``solution``.
-
-    Args:
-        usual: problem text to the usual number of deriving steps.
 
     Raises:
         InputError: a row without problem or solution.
@@ -99,7 +96,7 @@ def from_file(path: FilePath, count: int, seed: int, usual: Mapping[str, float])
         if len(steps) >= 3:
             answer = row.get("answer") or extract(steps[-1]).answer
             needed = _needed(row["problem"], noted)
-            found.append(Text(row["problem"], steps, answer, needed, usual.get(row["problem"]), path.stem))
+            found.append(Text(row["problem"], steps, answer, needed, None, path.stem))
     return found
 
 
@@ -125,16 +122,21 @@ def _needed(problem: str, steps: Sequence[str]) -> tuple[int, ...]:
     )
 
 
-def usual_of_pools(paths: Sequence[FilePath], counted: Callable[..., int]) -> dict[str, float]:
-    """Median deriving steps of the right samples of each problem: ``problem``, ``samples`` (response, correct)."""
-    counts: dict[str, list[int]] = {}
-    for path in paths:
-        for row in read_rows(path):
+def with_usual(texts: Sequence[Text], pools: Sequence[FilePath], counted: Callable[..., int]) -> list[Text]:
+    """Return the texts with the median deriving steps of the right samples of their problems.
+
+    Args:
+        pools: JSON Lines files of ``problem`` and ``samples`` (each ``response`` and ``correct``).
+    """
+    counts: dict[str, list[int]] = {text.problem: [] for text in texts}
+    for path in pools:
+        for row in (row for row in read_rows(path) if row["problem"] in counts):
             for sample in row["samples"]:
                 if sample["correct"]:
                     lines = [_NOTE.sub("", step.text) for step in cut_steps(sample["response"])]
-                    counts.setdefault(row["problem"], []).append(counted(row["problem"], lines))
-    return {problem: statistics.median(found) for problem, found in counts.items()}
+                    counts[row["problem"]].append(counted(row["problem"], lines))
+    usual = {problem: statistics.median(found) for problem, found in counts.items() if found}
+    return [dataclasses.replace(text, usual=usual.get(text.problem)) for text in texts]
 
 
 Corruption = Callable[[Text, random.Random], "tuple[str, ...] | None"]

@@ -1,4 +1,4 @@
-"""Where the numbers of a solution's steps come from: the problem, an earlier step, an operation, an equation that holds.
+"""Where the numbers of a step come from: the problem, an earlier step, an operation, an equation that holds.
 
 Pure functions on text, by exact arithmetic. Model text is matched, parsed by the grader's bounded grammar and never
 evaluated. The signals reward (``policy.signals``) and the measures of quality (``prm.quality``) read steps with it.

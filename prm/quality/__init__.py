@@ -1,1 +1,1 @@
-"""Quality of a solution beside right or wrong: completeness, redundancy, coherence, clarity, detail (docs/quality.md)."""
+"""Quality beside right or wrong: completeness, redundancy, coherence, clarity, detail (docs/quality.md)."""

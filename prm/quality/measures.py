@@ -26,14 +26,15 @@ FACTS_A_STEP = 2
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _SAYS_SOMETHING = re.compile(r"\d|[=<>≤≥≈\\^]|(?<![A-Za-z'’])[B-HJ-Zb-z](?![A-Za-z'’])")
-_FUNCTION_WORDS = frozenset(
-    "the an and or of to in on at by for from with as is are was were be been has have had will would can could may it"
-    " its this that these those there here he she they we you his her their our your them him so then thus hence"
-    " therefore because since if when which who what how now next first also again already just only other another"
-    " words is means we get gives give left all each every total altogether out up into than more most do does did not"
-    " no yes ok right well let us lets that's let's it's i'm i'll need know find see say using use make makes made equal"
-    " equals step answer result value number".split()
-)
+_FUNCTION_LIST = """
+    again all already also altogether an and another answer are as at be because been by can could did do does each
+    equal equals every find first for from get give gives had has have he hence her here him his how i'll i'm if in
+    into is it it's its just know left let let's lets made make makes may means more most need next no not now
+    number of ok on only or other our out result right say see she since so step than that that's the their them
+    then there therefore these they this those thus to total up us use using value was we well were what when which
+    who will with words would yes you your
+"""
+_FUNCTION_WORDS = frozenset(_FUNCTION_LIST.split())
 """Words that say how a sentence is built and not what it is about."""
 
 
@@ -62,7 +63,8 @@ def quality_of(
 
     Args:
         steps: its steps in order, answer line left out. answer: the final answer as text, None for none.
-        usual: deriving steps that are usual for the problem, None when unknown. coherence: of ``prm.quality.coherence``.
+        usual: deriving steps that are usual for the problem, None when unknown.
+        coherence: of ``prm.quality.coherence``.
     """
     steps = list(steps[:MAX_STEPS])
     if not steps:
