@@ -22,8 +22,10 @@ MAX_STEPS = 64
 """Steps that are read; later ones say nothing."""
 MAX_TEXT = 2_000
 """Characters of a step that are read."""
+MAX_PROBLEM = 20_000
+"""Characters of a problem that are read."""
 MAX_NUMBERS = 32
-"""Numbers of a step that are read, in order."""
+"""Operands and results of a step that are read, in order."""
 MAX_OPERANDS = 12
 """Values that are combined in search of where a result in prose or an equation with letters comes from."""
 
@@ -45,6 +47,8 @@ _UNIT_WORDS = r"(?:\s?[A-Za-z]{2,}){0,2}"
 _TRAILING = re.compile(rf"(?:(?:\d[\d.,]*%?|\.\d+){_UNIT_WORDS}\s*(?:{_SIGN}|x(?=\s))*\s*)+$")
 _UNKNOWN = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z'’])|(?<=\d)[a-z](?![a-z])")
 _ARTICLES = re.compile(r"(?<![\d)*/+=-]\s)\b[aAI]\b(?!\s*[-+*/=(^)\d])")
+_OPERATOR_BEFORE = re.compile(r"[-+*/:=(×÷·]\s*\Z")
+_OPERATOR_AFTER = re.compile(r"\s*[-+*/:=)×÷·]")
 _DIVISION = re.compile(r"\s*\d+\s*=\s*(\d+)\s*\*\s*\d+\s*\+\s*\d+\s*\.?\s*")
 
 
@@ -159,8 +163,8 @@ def _numbers(text: str, before: str = "") -> list[Number]:
         whole, over, point, percent = match.groups()
         value = Fraction(whole or point)
         if over and Fraction(over):
-            is_operand = re.search(r"[-+*/:=(×÷·]\s*\Z", text[: match.start()] or before) or re.match(
-                r"\s*[-+*/:=)×÷·]", text[match.end() :]
+            is_operand = _OPERATOR_BEFORE.search((text[: match.start()] or before)[-8:]) or _OPERATOR_AFTER.match(
+                text, match.end()
             )
             parts = (value, Fraction(over))
             found.append(Number(value / Fraction(over), None, parts, is_operand is not None))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence, Set
 from common.quality_settings import MEASURES
 from data_gen.claims import plain_text
 from data_gen.step_keys import step_key
-from prm.quality.derivation import MAX_STEPS, MAX_TEXT, StepValues, edges, share_found, stated, step_values
+from prm.quality.derivation import MAX_PROBLEM, MAX_STEPS, MAX_TEXT, StepValues, edges, share_found, stated, step_values
 
 SAME_WORDS = 0.75
 """Share of a step's content words that an earlier step must hold for the step to be a copy in other words."""
@@ -66,7 +66,7 @@ def quality_of(
         usual: deriving steps that are usual for the problem, None when unknown.
         coherence: of ``prm.quality.coherence``.
     """
-    steps = list(steps[:MAX_STEPS])
+    problem, steps = problem[:MAX_PROBLEM], [step[:MAX_TEXT] for step in steps[:MAX_STEPS]]
     if not steps:
         return Quality()
     return Quality(
