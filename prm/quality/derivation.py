@@ -47,6 +47,7 @@ _UNIT_WORDS = r"(?:\s?[A-Za-z]{2,}){0,2}"
 _TRAILING = re.compile(rf"(?:(?:\d[\d.,]*%?|\.\d+){_UNIT_WORDS}\s*(?:{_SIGN}|x(?=\s))*\s*)+$")
 _UNKNOWN = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z'’])|(?<=\d)[a-z](?![a-z])")
 _ARTICLES = re.compile(r"(?<![\d)*/+=-]\s)\b[aAI]\b(?!\s*[-+*/=(^)\d])")
+_TIMES = re.compile(r"(?<=[\d)])\s+[xX]\s+(?=[\d($])")
 _OPERATOR_BEFORE = re.compile(r"[-+*/:=(×÷·]\s*\Z")
 _OPERATOR_AFTER = re.compile(r"\s*[-+*/:=)×÷·]")
 _DIVISION = re.compile(r"\s*\d+\s*=\s*(\d+)\s*\*\s*\d+\s*\+\s*\d+\s*\.?\s*")
@@ -129,7 +130,7 @@ class StepEdges:
 @functools.lru_cache(maxsize=1 << 15)
 def step_values(text: str) -> StepValues:
     """Return what a step does with its numbers. List heads and calculator notes (<<2*3=6>>) are no part of it."""
-    plain = plain_text(text[:MAX_TEXT])
+    plain = _TIMES.sub("*", plain_text(text[:MAX_TEXT]))
     sides = _EQUALS.split(plain)
     if len(sides) == 1:
         numbers = _numbers(plain)
