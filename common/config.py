@@ -276,7 +276,7 @@ class EvalSection(Section):
     examples: int = Field(24, ge=0, description="paths shown in the report")
     aggregate: Literal["min", "last", "mean", "product"] = Field("min", description="path score behind prm_best8")
     quality_paths: int = Field(
-        64, ge=0, description="greedy test paths whose quality is measured (docs/quality.md); 0: none"
+        48, ge=0, description="greedy test paths whose quality is measured (docs/quality.md); 0: none"
     )
 
 
