@@ -292,6 +292,9 @@ class EvalSection(Section):
     resamples: int = Field(2000, ge=100, description="bootstrap resamples over problems")
     examples: int = Field(24, ge=0, description="paths shown in the report")
     aggregate: Literal["min", "last", "mean", "product"] = Field("min", description="path score behind prm_best8")
+    quality_paths: int = Field(
+        48, ge=0, description="greedy test paths whose quality is measured (docs/quality.md); 0: none"
+    )
 
 
 class RoundsSection(Section):
@@ -303,6 +306,9 @@ class RoundsSection(Section):
     )
     f1_tolerance: float = Field(
         0.0, ge=0, description="a refitted PRM may lose this much held-out F1 and still be taken"
+    )
+    overrides: tuple[tuple[str, ...], ...] = Field(
+        (), description="section.key=value for each round in turn, by pipeline.rounds; rounds behind the last have none"
     )
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from common.quality_settings import MEASURES, QualityWeights
 from common.signal_settings import SIGNALS, SignalSettings
 
 _DEFAULT = SignalSettings()
@@ -50,6 +51,35 @@ class RewardFields(Section):
     signal_long: float = Field(
         _DEFAULT.long, ge=0, le=1, description="too long: more tokens than this share of data.max_new_tokens"
     )
+    quality_completeness: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="quality of right paths, weights sum to 0.5 at most (docs/quality.md): no step is missing",
+    )
+    quality_redundancy: float = Field(
+        0.0, ge=0, le=1, description="weight: no step says again what an earlier one says"
+    )
+    quality_coherence: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="weight: neighbouring steps stand as the base model expects; a forward a pair",
+    )
+    quality_clarity: float = Field(
+        0.0, ge=0, le=1, description="weight: few words a fact, few facts a step, no empty sentences"
+    )
+    quality_detail: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="weight: as many deriving steps as right paths of the problem have",
+    )
+
+    @property
+    def quality_weights(self) -> QualityWeights:
+        """The checked weights of quality."""
+        return QualityWeights(**{name: getattr(self, f"quality_{name}") for name in MEASURES})
 
     @property
     def signal_settings(self) -> SignalSettings:
@@ -59,7 +89,7 @@ class RewardFields(Section):
 
     @model_validator(mode="after")
     def _check_signals(self) -> RewardFields:
-        _ = self.signal_settings
+        _ = self.signal_settings, self.quality_weights
         return self
 
 

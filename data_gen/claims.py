@@ -53,7 +53,7 @@ class Claim:
     value: Fraction | None = None
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     text = _LIST_HEAD.sub("", _ANNOTATION.sub("", text))
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
@@ -73,13 +73,13 @@ def _values(written: str) -> list[Fraction]:
 @functools.lru_cache(maxsize=1 << 16)
 def mentioned(text: str) -> frozenset[Fraction]:
     """Return every absolute value written with digits in a text, list heads left out."""
-    return frozenset(value for match in _NUMBER.finditer(_plain(text)) for value in _values(match.group()))
+    return frozenset(value for match in _NUMBER.finditer(plain_text(text)) for value in _values(match.group()))
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def arrived_at(text: str) -> Fraction | None:
     """Return the absolute value a step arrives at: behind its last "=", else its last number; None without one."""
-    plain = _plain(text)
+    plain = plain_text(text)
     written = [match.group(1) for match in _RESULT.finditer(plain)] or [m.group() for m in _NUMBER.finditer(plain)]
     return _values(written[-1])[0] if written else None
 
@@ -91,7 +91,7 @@ def stated_last(text: str) -> tuple[Fraction, ...]:
 
     A minus sign is one when no operand stands before it: "-5" behind "3-8=", not the 5 of "2*3-5".
     """
-    plain = _plain(text)
+    plain = plain_text(text)
     tail = plain.rpartition("=")[2]
     found = [_signed(tail, match) for match in _NUMBER.finditer(tail)]
     if "=" in plain and found:

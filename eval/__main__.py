@@ -28,6 +28,7 @@ from eval.benchmark import main as benchmark_main
 from eval.browse import shelf
 from eval.collect import EvalSettings, Judge, ModelPools, Score, collect
 from eval.failures import Cases, examples, failure_groups
+from eval.path_quality import with_qualities
 from eval.prm_quality import PRMSettings, prm_figures, prm_report
 from eval.report import build_report
 from eval.schema import LabelFigures, Metrics, PPOFigures, StageSeconds, write_record
@@ -139,6 +140,7 @@ def eval_stage(config: Config, run: Run) -> None:
     score, threshold = step_scores(config, run, load_tokenizer(config.base.model))
     base = pools_of("base", config.base.model, config, run, score, timer)
     policy = pools_of("policy", str(trained.file("policy")), config, run, score, timer)
+    base, policy = with_qualities(base, policy, config)
     base_report, policy_report, difference = compare(base, policy, settings)
     reading = PRMSettings(
         threshold=threshold,

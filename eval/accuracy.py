@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from common.quality_settings import MEASURES
 from common.records import Problem, Verdict
 from eval import pools
 from eval.collect import EvalSettings, ModelPools
 from eval.intervals import Array, Resampler, per_problem
 from eval.pools import Pool
-from eval.schema import AnswerFigures, Difference, Figure, ModelReport, ProcessFigures, SampledFigures
+from eval.schema import AnswerFigures, Difference, Figure, ModelReport, ProcessFigures, QualityFigures, SampledFigures
 
 STYLE = ("format_rate", "mean_steps", "mean_tokens", "truncated_share", "repeated_ngrams")
 
@@ -112,7 +113,26 @@ def model_report(model: ModelPools, settings: EvalSettings) -> ModelReport:
         validation_by_temperature={str(t): figure for t, figure in model.validation.items()},
         by_topic=sliced(topic_of),
         by_level=sliced(level_of),
+        quality=_quality_figures(model, settings),
     )
+
+
+def quality_components(model: ModelPools) -> dict[str, Array]:
+    """Per-problem components of the measures of quality; (0, 0) where nothing can be said."""
+    found = model.qualities if model.qualities is not None else [None] * len(model.problems)
+    return {
+        name: per_problem([None if quality is None else quality.value(name) for quality in found]) for name in MEASURES
+    }
+
+
+def _quality_figures(model: ModelPools, settings: EvalSettings, against: ModelPools | None = None) -> QualityFigures:
+    """Figures of one model, or of ``against`` minus it, paired over problems."""
+    resampler = Resampler.create(len(model.problems), num_resamples=settings.resamples, seed=settings.seed)
+    absent = "not measured" if model.qualities is None else "no greedy path of which it can be said"
+    parts, others = quality_components(model), None if against is None else quality_components(against)
+    if others is None:
+        return QualityFigures(**{name: resampler.figure(parts[name], absent=absent) for name in MEASURES})
+    return QualityFigures(**{name: resampler.difference(parts[name], others[name], absent=absent) for name in MEASURES})
 
 
 def topic_of(problem: Problem) -> str:
@@ -167,6 +187,7 @@ def difference(base: ModelPools, policy: ModelPools, settings: EvalSettings) -> 
         **{field: paired(name, everything) for field, name in DIFFERENCES.items()},
         by_topic=sliced(topic_of),
         by_level=sliced(level_of),
+        quality=_quality_figures(base, settings, policy),
     )
 
 

@@ -14,6 +14,7 @@ from eval.intervals import Resampler
 from eval.pools import AnswerKey, Judgement, Pool
 from eval.schema import Figure
 from grading.equivalence import vote_key
+from prm.quality.measures import Quality
 
 Sample = Callable[[Sequence[Problem], int, float, int], list[list[Path]]]
 """``sample(problems, n, temperature, seed)``: n graded paths for each problem."""
@@ -66,6 +67,7 @@ class ModelPools:
         sampled: ``samples`` paths a problem at ``temperature``.
         best: ``samples`` paths a problem at the model's own best temperature.
         validation: pass@1 on validation of each candidate temperature.
+        qualities: of the greedy path of each problem, None for one not looked at; None: not measured.
     """
 
     name: str
@@ -75,6 +77,7 @@ class ModelPools:
     best: Pool
     validation: dict[float, Figure]
     answer_key: AnswerKey = vote_key
+    qualities: Sequence[Quality | None] | None = None
 
 
 def collect(

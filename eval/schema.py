@@ -132,10 +132,25 @@ class AnswerFigures(Strict):
     paths_without_score: Count
 
 
+class QualityFigures(Strict):
+    """Measures of quality (docs/quality.md), each in [0, 1] and 1 best: means over the greedy paths looked at."""
+
+    completeness: Figure
+    redundancy: Figure
+    coherence: Figure
+    clarity: Figure
+    detail: Figure
+
+    @classmethod
+    def absent(cls, reason: str = "not measured") -> Self:
+        return cls(**dict.fromkeys(cls.model_fields, Figure.absent(reason)))
+
+
 class ModelReport(AnswerFigures):
     """One model on the whole test set, then the same figures for each topic and level.
 
     Attributes:
+        quality: absent in files of versions that did not measure it.
         validation_by_temperature: pass@1 on validation problems for each temperature tried ("0.0", "0.2", …);
             the highest one was chosen, the lowest temperature wins a tie.
     """
@@ -143,6 +158,7 @@ class ModelReport(AnswerFigures):
     validation_by_temperature: dict[str, Figure]
     by_topic: dict[str, AnswerFigures]
     by_level: dict[str, AnswerFigures]
+    quality: QualityFigures = QualityFigures.absent()
 
 
 class Difference(Strict):
@@ -165,6 +181,7 @@ class Difference(Strict):
     right_steps: Figure
     by_topic: dict[str, Figure]
     by_level: dict[str, Figure]
+    quality: QualityFigures = QualityFigures.absent()
 
 
 class LabelFigures(Strict):

@@ -12,6 +12,14 @@ from rich.text import Text
 from eval.schema import Figure, Metrics
 
 Kind = Literal["share", "number", "score"]
+QUALITY = {
+    "completeness": "quality: no step missing",
+    "redundancy": "quality: no step redundant",
+    "coherence": "quality: coherent neighbours",
+    "clarity": "quality: clarity",
+    "detail": "quality: usual detail",
+}
+"""Measure of quality -> its row; greedy paths, see docs/quality.md."""
 _SCALE_DIGITS = {"share": (100.0, 1), "number": (1.0, 2), "score": (1.0, 3)}
 
 
@@ -89,6 +97,11 @@ def headline_rows(metrics: Metrics) -> list[Row]:
         Row("well-formed answers", base.format_rate, policy.format_rate, diff.format_rate),
         Row("cut at the length limit", base.truncated_share, policy.truncated_share, diff.truncated_share, better=-1),
         Row("repeated 4-grams", base.repeated_ngrams, policy.repeated_ngrams, diff.repeated_ngrams, better=-1),
+        *(
+            Row(label, getattr(base.quality, name), getattr(policy.quality, name), getattr(diff.quality, name))
+            for name, label in QUALITY.items()
+            if getattr(base.quality, name).value is not None
+        ),
         Row("steps a path", base.mean_steps, policy.mean_steps, diff.mean_steps, "number", 0),
         Row("tokens a path", base.mean_tokens, policy.mean_tokens, diff.mean_tokens, "number", 0),
     ]

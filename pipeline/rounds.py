@@ -48,19 +48,28 @@ def stages_of_round(config: Config, index: int) -> list[str]:
     return stages
 
 
+def round_overrides(config: Config, index: int, overrides: Sequence[str]) -> list[str]:
+    """Settings of one round: its own of ``rounds.overrides``, then those of the command line, which win."""
+    listed = config.rounds.overrides
+    return [*(listed[index] if index < len(listed) else ()), *overrides]
+
+
 def run_rounds(
     config: Config, config_path: str, root: Path, overrides: Sequence[str], launch: Sequence[str] = ()
 ) -> None:
     """Run ``rounds.count`` rounds.
 
     Raises:
-        InputError: a stage ended with an error; the message names it.
+        InputError: a stage ended with an error, or the settings of a round cannot be read; the message names it.
     """
+    own = [round_overrides(config, index, overrides) for index in range(config.rounds.count)]
+    for settings in own:
+        load_config(config_path, settings)  # what cannot be read in a late round ends the run before its first
     for index in range(config.rounds.count):
         run = Run(root, index)
         for stage in stages_of_round(config, index):
             print(f"round {index}: {stage}", flush=True)
-            code = subprocess.run(stage_command(stage, config_path, run, overrides, launch)).returncode
+            code = subprocess.run(stage_command(stage, config_path, run, own[index], launch)).returncode
             if code != 0:
                 raise InputError(f"round {index}: stage {stage} ended with exit code {code}; mend it and run again")
 

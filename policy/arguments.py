@@ -114,6 +114,7 @@ def policy_settings(config: Config) -> PolicySettings:
             unknown_theorem=ppo.penalty_theorem,
         ),
         signals=ppo.signal_settings if ppo.reward == "signals" else None,
+        quality=ppo.quality_weights,
         train_on_truncated=ppo.truncated == "zero",
         min_steps=ppo.min_steps,
         difficulty_bands=ppo.difficulty_bands,

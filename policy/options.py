@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from common.quality_settings import QualityWeights
 from common.signal_settings import SignalSettings
 from policy.advantages import BASELINES
 from policy.importance import MODES
@@ -61,6 +62,7 @@ class PolicySettings:
         signals: the signals reward (``policy.signals``), one scalar for the whole path, in the place of the process
             reward, alone in the mix; process_weight, outcome_weight, credit, flow and correct_floor are not read then.
             None: the process reward.
+        quality: what the quality of a right path adds to its outcome (``policy.quality``); all 0: nothing.
         train_on_truncated: True = a truncated completion has outcome 0; False = it has no gradient.
         min_steps: a right answer behind fewer steps has outcome 0; 0 asks for none.
         mask_answer_kl: True = tokens of the answer are outside the KL; False = KL on all tokens.
@@ -82,6 +84,7 @@ class PolicySettings:
     anchor_fraction: float = 0.15
     penalties: PenaltyWeights = dataclasses.field(default_factory=PenaltyWeights)
     signals: SignalSettings | None = None
+    quality: QualityWeights = dataclasses.field(default_factory=QualityWeights)
     train_on_truncated: bool = True
     min_steps: int = 1
     mask_answer_kl: bool = True

@@ -1,6 +1,8 @@
 """Outcome reward of a path and the penalties on the outcome side. Pure functions of records.
 
 reward = o - sum_i weight_i * penalty_i,    o in {0, 1}, every penalty_i in [0, 1], every weight a switch (0 = off)
+
+``policy.quality`` may add what the quality of a right path earns.
 """
 
 from __future__ import annotations
@@ -61,15 +63,17 @@ class OutcomeReward:
         outcome: 1.0 for a counted CORRECT answer behind steps enough, else 0.0.
         penalty: what the penalties take, >= 0.
         is_counted: False = no gradient and no statistic.
+        quality: what the quality of a right path earns, >= 0; 0 for a wrong one.
     """
 
     outcome: float
     penalty: float
     is_counted: bool
+    quality: float = 0.0
 
     @property
     def reward(self) -> float:
-        return self.outcome - self.penalty
+        return self.outcome - self.penalty + self.quality
 
 
 def outcome_of(path: Path, train_on_truncated: bool = True, min_steps: int = 0) -> tuple[float, bool]:

@@ -18,6 +18,7 @@ from data_gen.steps import answer_token_start, separator_mask
 from policy.advantages import AdvantageInputs, is_anchor
 from policy.gae import Segments, segment_starts
 from policy.options import PolicySettings
+from policy.quality import JudgeCoherence, with_quality
 from policy.rewards import (
     OutcomeReward,
     invented_theorems,
@@ -29,6 +30,7 @@ from policy.rewards import (
 )
 from policy.signals import Signals, group_signals
 from prm.credit import default_flow, flow_returns, step_rewards
+from prm.quality.measures import Quality
 
 
 class Sampled(Protocol):
@@ -79,6 +81,7 @@ class Rollout:
         num_paths: paths of a problem, G.
         scores: PRM probabilities of each path's steps, [] for a path that was not scored.
         signals: of each path in a run on the signals reward, None for a path that does not count; else empty.
+        qualities: of each path in a run with weights of quality, None for a path that is not right; else empty.
         seconds: wall seconds of each part.
     """
 
@@ -93,6 +96,7 @@ class Rollout:
     sampling_logprobs: list[list[float]] | None = None
     scores: list[list[float]] = dataclasses.field(default_factory=list)
     signals: list[Signals | None] = dataclasses.field(default_factory=list)
+    qualities: list[Quality | None] = dataclasses.field(default_factory=list)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
@@ -116,6 +120,7 @@ def collect_rollout(
     generation: int,
     known_theorems: set[str],
     end_id: int,
+    judge_coherence: JudgeCoherence | None = None,
 ) -> Rollout:
     """Sample and grade ``num_paths`` paths of each problem; adds to ``known_theorems``.
 
@@ -123,6 +128,7 @@ def collect_rollout(
         problems, prompt_ids: one entry a path, every problem ``num_paths`` times in a row.
         seed: of the sampling, different for every generation batch. run_seed, generation: choose the anchors.
         end_id: stands for an empty completion.
+        judge_coherence: see ``policy.quality``; asked when coherence has a weight.
 
     Raises:
         ValueError: problems that do not stand in whole groups, or a result of the wrong size.
@@ -143,6 +149,7 @@ def collect_rollout(
         raise ValueError("the grader changed token ids; the sampled ids must flow unchanged to the loss")
     rewards = _rewards(leaders, paths, settings, known_theorems)
     signals = _signals(leaders, paths, rewards, settings, max_new_tokens)
+    rewards, qualities = with_quality(leaders, prompts, paths, rewards, settings.quality, judge_coherence)
     done = time.perf_counter()
     return Rollout(
         problems=list(problems),
@@ -155,6 +162,7 @@ def collect_rollout(
         num_paths=num_paths,
         sampling_logprobs=_sampling_logprobs([one for group in groups for one in group]),
         signals=signals,
+        qualities=qualities,
         seconds={"sampling": graded_from - started, "grading": done - graded_from},
     )
 

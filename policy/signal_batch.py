@@ -25,7 +25,10 @@ def signal_inputs(
     num_paths = len(rollout.paths)
     lengths_B = torch.tensor([len(path.token_ids) for path in rollout.paths])
     is_completion_BT = torch.arange(width)[None, :] < lengths_B[:, None]
-    returns = [0.0 if signals is None else signals.reward(settings) for signals in rollout.signals]
+    returns = [
+        0.0 if signals is None else signals.reward(settings) + reward.quality
+        for signals, reward in zip(rollout.signals, rollout.rewards, strict=True)
+    ]
     return AdvantageInputs(
         returns_BS=torch.tensor(returns)[:, None],
         is_step_BS=torch.ones(num_paths, 1, dtype=torch.bool),

@@ -11,16 +11,15 @@ Reading is bounded: ``MAX_STEPS`` steps, ``MAX_STEP_TEXT`` characters of a step,
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from fractions import Fraction
 
 from common.records import Path, Problem, Verdict
 from common.signal_settings import SIGNALS, SignalSettings
-from data_gen.arithmetic import false_equation
-from data_gen.claims import given_values, mentioned, stated_last
+from data_gen.claims import mentioned, stated_last
+from data_gen.grounding import StepNumbers, is_refuted, rational, step_numbers
 from grading.equivalence import gold_answer, vote_key
 from grading.extract import extract
 from policy.rewards import STEP_FLOOR, OutcomeReward, repeated_words, repeats, typical_steps
@@ -29,19 +28,8 @@ NEAR_SCALE = Fraction(1, 10)
 """Relative error at which the partial credit of a wrong number has fallen to 1/e."""
 MAX_STEPS = 200
 MAX_STEP_TEXT = 2_000
-MAX_NUMBERS = 24
-"""Different numbers of a step that are read, the smallest first; more of them count as not grounded."""
-MAX_OPERANDS = 10
-"""Numbers of a step and the one before it that are combined in search of where a number comes from."""
 
 _ANNOUNCED = ("box", "marker", "phrase")
-_NUMERIC = r"[-+*/().\d\s^×÷·−]{1,80}"
-_EQUATION = re.compile(rf"({_NUMERIC})=({_NUMERIC})")
-_POWER = re.compile(r"(?:\^|\*\*(?=\s?[\d({]))[\s({]{0,3}-?\s?(\d{0,3})")
-_FACTORIAL = re.compile(r"\d{3}[\s)}]{0,3}!")
-MAX_POWERS = 3
-"""Powers in a step whose equations are read; none with an exponent of two digits, no factorial of three: too slow."""
-_OPERATION = re.compile(r"\d\s*\)*\s*[-+*/^×÷·−]")
 _CLOSING = re.compile(r"[\s.$*_)\]}\\]*")
 
 
@@ -66,22 +54,6 @@ class Signals:
         """Return what R holds beside correctness and parsable: what a policy can earn without solving anything."""
         solved = weights.correctness * self.correctness + weights.parsable * self.parsable
         return self.reward(weights) - solved
-
-
-@dataclasses.dataclass(frozen=True)
-class StepNumbers:
-    """What the numbers of one step are.
-
-    Attributes:
-        total: different numbers in it.
-        grounded: those that the problem gives, or that follow from earlier ones; 0 in a step with a false equation.
-        is_new: True = the step derives something: a grounded number that is neither the problem's nor an earlier
-            step's, or a calculation that holds and that no earlier step was.
-    """
-
-    total: int
-    grounded: int
-    is_new: bool
 
 
 def path_signals(
@@ -140,7 +112,7 @@ def correctness(answer: str | None, is_right: bool, gold: str, near: float) -> f
     """
     if is_right:
         return 1.0
-    found, wanted = _value(answer), _value(gold_answer(gold))
+    found, wanted = rational(answer), rational(gold_answer(gold))
     if found is None or wanted is None:
         return 0.0
     errors = abs(found - wanted) / max(abs(wanted), Fraction(1)) / NEAR_SCALE
@@ -149,7 +121,7 @@ def correctness(answer: str | None, is_right: bool, gold: str, near: float) -> f
 
 def parsable(answer: str | None, is_right: bool, gold: str) -> float:
     """Return 1 for a right answer and for one that is a rational number where the gold is one; 0 for none."""
-    is_kind = _value(answer) is not None or _value(gold_answer(gold)) is None
+    is_kind = rational(answer) is not None or rational(gold_answer(gold)) is None
     return float(is_right or (answer is not None and is_kind))
 
 
@@ -162,82 +134,12 @@ def consistency(answer: str | None, steps: Sequence[str]) -> float:
     """
     computing = [step for step in steps if "=" in step and mentioned(step.rpartition("=")[2])]
     last = next(iter(reversed(computing or [step for step in steps if mentioned(step)])), None)
-    if answer is None or last is None or _is_refuted(last):
+    if answer is None or last is None or is_refuted(last):
         return 0.0
     if vote_key(last.rpartition("=")[2][:200]) == vote_key(answer):
         return 1.0
     stated = stated_last(last)
-    return 1 / len(stated) if _value(answer) in stated else 0.0
-
-
-def step_numbers(problem: str, steps: Sequence[str]) -> list[StepNumbers]:
-    """Return where the numbers of each step come from. Absolute values; list heads count as no number.
-
-    A number is grounded when the problem states it, an earlier step had it grounded, one operation (+ - * /) on two
-    grounded numbers of this step and the one before it gives it, or it stands in a numeric equation that holds and
-    whose other side has grounded numbers only. A step with an equation that exact arithmetic refutes grounds nothing.
-    """
-    known, seen, texts = set(given_values(problem)), set(given_values(problem)), set[str]()
-    before: Set[Fraction] = mentioned(problem)
-    found = []
-    for step in steps:
-        all_numbers, text = mentioned(step), "".join(step.split())
-        numbers = set(sorted(all_numbers)[:MAX_NUMBERS])
-        if _is_refuted(step):
-            found.append(StepNumbers(len(all_numbers), 0, False))
-            numbers = set()
-        else:
-            holding = _holding(step)
-            grounded = _grounded(numbers, holding, before & known, known)
-            is_calculation = any(_OPERATION.search("=".join(sides)) for sides in holding) and text not in texts
-            found.append(StepNumbers(len(all_numbers), len(grounded), is_calculation or not grounded <= seen))
-            known |= grounded
-        seen |= all_numbers
-        texts.add(text)
-        before = numbers
-    return found
-
-
-@functools.lru_cache(maxsize=1 << 13)
-def _is_refuted(step: str) -> bool:
-    return not _is_costly(step) and false_equation(step) is not None
-
-
-def _is_costly(step: str) -> bool:
-    exponents = _POWER.findall(step)
-    is_high = any(len(digits) > 1 for digits in exponents)
-    return is_high or len(exponents) > MAX_POWERS or _FACTORIAL.search(step) is not None
-
-
-@functools.lru_cache(maxsize=1 << 13)
-def _holding(step: str) -> tuple[tuple[str, str], ...]:
-    """Return the sides of the numeric equations of a step whose two sides have the same exact value."""
-    if _is_costly(step):
-        return ()
-    pairs = [(left.strip(), right.strip()) for left, right in _EQUATION.findall(step)]
-    return tuple(pair for pair in pairs if _value(pair[0]) is not None and _value(pair[0]) == _value(pair[1]))
-
-
-def _grounded(
-    numbers: Set[Fraction], holding: Sequence[tuple[str, str]], before: Set[Fraction], known: Set[Fraction]
-) -> Set[Fraction]:
-    """Return the numbers of a step that are known, follow from known ones, or stand in an equation that holds."""
-    grounded = numbers & known
-    for sides in holding:
-        left, right = map(mentioned, sides)
-        for side, other in ((left, right), (right, left)):
-            if side and side <= grounded:
-                grounded |= numbers & other
-    for _ in range(2):  # twice: a step may hold two operations
-        if grounded == numbers:
-            break
-        operands = sorted(grounded | before)[:MAX_OPERANDS]
-        grounded |= numbers & {value for a in operands for b in operands for value in _combined(a, b)}
-    return grounded
-
-
-def _combined(a: Fraction, b: Fraction) -> tuple[Fraction, ...]:
-    return (a + b, abs(a - b), a * b, a / b) if b else (a,)
+    return 1 / len(stated) if rational(answer) in stated else 0.0
 
 
 def depth(numbers: Sequence[StepNumbers], typical: float | None) -> float:
@@ -279,9 +181,3 @@ def length_in_range(num_tokens: int, max_tokens: int, short: float, long: float)
     if share < short:
         return share / short
     return 1.0 if share <= long else max(0.0, (1 - share) / (1 - long)) if long < 1 else 0.0
-
-
-def _value(answer: str | None) -> Fraction | None:
-    """Return the exact rational value of an answer, None when it has none (text, NaN, infinity, a root)."""
-    key = vote_key(answer) if answer is not None else None
-    return key if isinstance(key, Fraction) else None

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, TrainerCallback
 from common.checkpoints import update_of
 from common.config import Config
 from common.errors import InputError
-from common.models import load_policy, load_tokenizer, locate, weights_hash
+from common.models import load_policy, load_tokenizer, locate, sampling_device, weights_hash
 from common.progress import SaveSeconds, StageBar
 from common.prompts import PromptTemplate
 from common.ranks import check_engine, start_ranks, wait_for_all, world_size
@@ -35,6 +35,7 @@ from policy.finish import finish, refuse_untrained, remove_checkpoints
 from policy.metrics_log import MetricsLog
 from policy.models import engine_weights, load_scorer, refuse_sharded, saved_hash, start_models
 from policy.options import updates_per_generation
+from policy.quality import coherence_judge
 from policy.rollouts import Sampler, Score
 from policy.sampler import make_sampler, refuse_colocation
 from policy.trainer import ProcessPPOTrainer, print_note
@@ -165,6 +166,9 @@ def build_trainer(
     models = start_models(config, start, is_first_round, shared)
     model = models.policy
     encode = functools.partial(PromptTemplate.from_config(config.base).ids, tokenizer=tokenizer)
+    judge = None
+    if config.ppo.quality_coherence:
+        judge = coherence_judge(load_policy(locate(config.base.model), config.base.dtype).to(sampling_device()))
     arguments = trainer_arguments(config, folder, world_size())
     prompts = (encode(problem.text) for problem in (*problems, *checked))
     sampler = make_sampler(config, model, tokenizer, start, prompts)
@@ -182,6 +186,7 @@ def build_trainer(
         sampler=sampler,
         grade=grade,
         score=score,
+        judge_coherence=judge,
         settings=dataclasses.replace(policy_settings(config), process_weight=process_weight),
         limits=monitor_limits(config),
         reference=models.reference,

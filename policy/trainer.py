@@ -50,6 +50,7 @@ from policy.microbatch import LossSettings, micro_batch_loss, model_inputs
 from policy.monitors import Limits, Monitors
 from policy.objective import PolicyLoss
 from policy.options import PolicySettings, check_arguments
+from policy.quality import JudgeCoherence
 from policy.rollouts import (
     Grade,
     Sampler,
@@ -85,6 +86,7 @@ class ProcessPPOTrainer(ActorCritic):
         sampler: an engine of ``data_gen.engines`` on the same module, or one with weights of its own
             (``policy.sampler``).
         grade, score: see ``policy.rollouts``; ``score`` None is a run on the outcome alone, or on signals.
+        judge_coherence: of a frozen model; wanted where ``settings.quality.coherence`` is above 0.
         settings, limits: the algorithm's fields and the monitors' limits.
         reference: model of the KL term, None for ``model`` as it starts: a copy, which shares the weights that get no
             gradient, or with PEFT a copy of its adapter; ``ADAPTER_OFF`` with PEFT.
@@ -107,6 +109,7 @@ class ProcessPPOTrainer(ActorCritic):
         sampler: Sampler,
         grade: Grade,
         score: Score | None = None,
+        judge_coherence: JudgeCoherence | None = None,
         settings: PolicySettings | None = None,
         limits: Limits | None = None,
         reference: Frozen = None,
@@ -125,7 +128,10 @@ class ProcessPPOTrainer(ActorCritic):
             raise ValueError(f"policy trainer: eval_strategy = {args.eval_strategy!r} needs evaluate_policy")
         if settings.signals is not None and score is not None:
             raise ValueError("policy trainer: settings.signals and score exclude each other; want score = None")
+        if settings.quality.coherence and judge_coherence is None:
+            raise ValueError("policy trainer: settings.quality.coherence > 0 needs judge_coherence")
         self.settings, self.sampler, self.grade, self.score = settings, sampler, grade, score
+        self.judge_coherence = judge_coherence if settings.quality.coherence else None
         self.evaluate_policy, self.announce, self.blackbox = evaluate_policy, announce, BlackBox(box)
         self.monitors = Monitors(limits or Limits(), args.beta)
         self.moving_average = MovingAverage.create(settings.max_step_positions, settings.baseline_momentum)
@@ -350,6 +356,7 @@ def _sample_rollout(prompts: list[str], trainer: ProcessPPOTrainer) -> dict[str,
             generation=trainer._step // trainer.generate_every,
             known_theorems=trainer.known_theorems,
             end_id=trainer._tokenizer.eos_token_id,
+            judge_coherence=trainer.judge_coherence,
         )
     if sync_seconds is not None:
         trainer._rollout.seconds["sync"] = sync_seconds

@@ -34,6 +34,7 @@ from policy.gradients import clip, total_norm
 from policy.monitors import BatchFacts, Monitors
 from policy.objective import PolicyLoss
 from policy.options import PolicySettings, updates_per_generation
+from policy.quality import quality_sums
 from policy.rollouts import Rollout, Sampler, agreement_pairs, rollout_sums
 from policy.sampler import sync_weights
 from policy.signal_batch import signal_pairs, signal_sums
@@ -349,6 +350,7 @@ class TrainerUpkeep(RanksAgree):
         """Add the batch's metrics to TRL's, over all ranks, and keep what the monitors need."""
         signals = self.settings.signals
         sums = rollout_sums(rollout) | (signal_sums(rollout, signals) if signals else {})
+        sums |= quality_sums(rollout.qualities, self.settings.quality)
         sums |= {
             "anchors": float(advantages.num_anchors),
             "fallbacks": float(advantages.num_fallbacks),
@@ -383,6 +385,8 @@ class TrainerUpkeep(RanksAgree):
             "rollout/no_step": facts["no_step"],
         } | {name: value for name, value in facts.items() if name.startswith("verdict/")}
         self._facts |= {name: value / counted for name, value in facts.items() if name.startswith("signals/")}
+        right = max(facts["outcome"], 1)
+        self._facts |= {name: value / right for name, value in facts.items() if name.startswith("quality/")}
         self._facts["rollout/unparsed"] = facts["verdict/UNPARSED"] / paths
         pairs = gather_object(signal_pairs(rollout, signals) if signals else agreement_pairs(rollout))
         agreement = auc([score for score, _ in pairs], [is_right for _, is_right in pairs])
