@@ -58,6 +58,7 @@ class Report:
             "arms": {name: _plain(arm) for name, arm in self.rows.items()},
             "stage_costs": {name: _plain(found) for name, found in self.costs.items()},
             "jobs": {name: [dataclasses.asdict(job) for job in found] for name, found in self.jobs.items()},
+            "notes": notes(self),
         }
         return json.dumps(row, allow_nan=False, ensure_ascii=False)
 
