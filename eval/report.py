@@ -157,7 +157,7 @@ def _training(data: RoundData) -> dict[str, Any] | None:
     watched, further = monitor_charts(rows, data.config, raised)
     history = data.payload.get("prm", {}).get("history")
     history = _joined([row for row in history if isinstance(row, dict)] if isinstance(history, list) else [])
-    fit = monitor_charts(data.logs.get("prm", []) or history, {})
+    fit = monitor_charts(data.logs.get("prm", []) or history, {}, prefix="history.")
     if not watched and not further and not any(fit) and not groups:
         return None
     return {
