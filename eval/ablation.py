@@ -141,7 +141,10 @@ def read_ablation(path: Path) -> Ablation:
 def ablation_view(name: str, result: Ablation) -> AblationView:
     budgets = list(dict.fromkeys(budget for arm in result.arms.values() for budget in arm.comparisons))
     tables = [
-        (TITLES.get(one, one), [(name, arm.comparisons[one]) for name, arm in result.arms.items() if one in arm.comparisons])
+        (
+            TITLES.get(one, one),
+            [(name, arm.comparisons[one]) for name, arm in result.arms.items() if one in arm.comparisons],
+        )
         for one in budgets
     ]
     return AblationView(name, result, tables, [chart for chart in _charts(result) if chart])
@@ -161,7 +164,8 @@ def chosen_arms(result: Ablation, most: int = MAX_CURVES) -> list[str]:
 def _charts(result: Ablation) -> list[Chart | None]:
     names = chosen_arms(result)
     left_out = len(result.arms) - len(names)
-    note = "percent, mean of greedy and sampled, over seeds; shaded: lowest to highest seed"
+    note = "percent, mean of greedy and sampled"
+    note += "; mean over seeds, shaded: lowest to highest" if len(result.head.seeds) > 1 else ""
     note += f"; {left_out} arms with lower accuracy left out" if left_out else ""
     clock = result.head.clock
 
@@ -174,11 +178,7 @@ def _charts(result: Ablation) -> list[Chart | None]:
     charts = []
     for title, label, place in (
         ("Validation accuracy against rollouts", "rollouts for training", rollouts),
-        (
-            "Validation accuracy against seconds",
-            f"seconds ({clock}), data and PRM charged",
-            charged,
-        ),
+        ("Validation accuracy against seconds", f"seconds ({clock}), data and PRM charged", charged),
     ):
         series = [_series(name, f"arm{index}", result.jobs[name], place) for index, name in enumerate(names)]
         charts.append(line_chart(title, series, x_label=label, note=note))

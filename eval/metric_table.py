@@ -82,8 +82,10 @@ class Section:
 
 @lru_cache(maxsize=256)
 def _pattern(key: str) -> re.Pattern[str]:
-    parts = re.split(r"<[a-z]+>", key)
-    return re.compile(r"[^./]+".join(map(re.escape, parts)))
+    """Family names stand for one part of a key; a temperature is the one part with a dot in it."""
+    parts = re.split(r"(<[a-z]+>)", key)
+    names = {"<temperature>": r"\d+\.\d+"}
+    return re.compile("".join(names.get(one, r"[^./]+") if one[:1] == "<" else re.escape(one) for one in parts))
 
 
 class _Ranges:
@@ -115,7 +117,7 @@ def levels() -> dict[str, Any]:
 
 
 @lru_cache(maxsize=2)
-def sections(is_filled: bool = True) -> tuple[Section, ...]:
+def sections(is_filled: bool) -> tuple[Section, ...]:
     """The table; ``is_filled`` False leaves ``{…}`` as it stands, for who wants unit and formula alone."""
     known = levels() if is_filled else None
     found = []
@@ -159,7 +161,7 @@ def flat_keys(value: Any, prefix: str = "") -> Iterator[str]:
 def page() -> str:
     """docs/metrics.md."""
     lines = [HEAD]
-    for one in sections():
+    for one in sections(True):
         lines += [f"## {one.title}", ""] + ([one.about, ""] if one.about else [])
         for group in one.groups:
             if not group.metrics:

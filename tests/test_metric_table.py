@@ -15,6 +15,7 @@ from test_signals_trainer import signals_run
 
 from common.config import Config
 from common.runs import STAGE_FOLDERS, SUMS, Run
+from data_gen.steps import path_from_text
 from eval.doctor_rules import RULES as SYMPTOMS
 from eval.metric_table import PAGE, find, flat_keys, main, page, sections
 from policy.actions import RULES
@@ -43,7 +44,8 @@ def keys_of_rarer_runs(folder, sampled) -> dict[str, set[str]]:
     trainers += [signals_run(folder / "signals"), run_with(folder / "fault", put("advantages", math.nan))]
     rows = [row for trainer in trainers for row in trainer.state.log_history if "train_runtime" not in row]
     sources = ("data.label_sources=[frequency,monte_carlo]", "data.mc_completions=4")
-    _, by_completions = labelled(folder / "labels", sampled, PROBLEM, *sources)
+    paths = [*sampled, path_from_text(PROBLEM, "3*4=12", 9)]  # without an answer, so without labels
+    _, by_completions = labelled(folder / "labels", paths, PROBLEM, *sources)
     return {
         "ppo-log": {key for row in rows for key in row},
         "label": set(flat_keys(by_completions)),
@@ -59,7 +61,7 @@ def unknown(written: dict[str, set[str]]) -> list[str]:
 def unwritten(written: dict[str, set[str]]) -> list[str]:
     """Lines of the table that none of the keys belongs to."""
     used = {id(find(key, place)) for place, keys in written.items() for key in keys}
-    every = [(one.place, metric) for one in sections() for group in one.groups for metric in group.metrics]
+    every = [(one.place, metric) for one in sections(True) for group in one.groups for metric in group.metrics]
     return sorted(f"{place}: {metric.key}" for place, metric in every if id(metric) not in used)
 
 
@@ -70,7 +72,7 @@ def test_the_page_is_made_from_the_table():
 def texts():
     return [
         cell
-        for one in sections()
+        for one in sections(True)
         for group in one.groups
         for metric in group.metrics
         for cell in (metric.formula, metric.healthy, metric.otherwise)
