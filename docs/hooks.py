@@ -8,17 +8,17 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File, Files
-
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("common", "grading", "data_gen", "prm", "policy", "eval", "pipeline", "math_env")
-MENTION = re.compile(r"(?<![\w/\[(`.])(?:docs/)([a-z_]+(?:/[a-z_]+)?\.md)(?![\w`\])])")
+MENTION = re.compile(r"(?<![\w/.])docs/([a-z_]+(?:/[a-z_]+)?\.md)\b")
 CODE = re.compile(r"(^```.*?^```|^(?: {4}|\t).*?$|`[^`\n]*`|\[[^\]\n]*\]\([^)\n]*\))", re.DOTALL | re.MULTILINE)
 """What no link is put into: code in fences, indented or inline, and links."""
 
 
-def on_files(files: Files, config: Any) -> Files:
+def on_files(files: Any, config: Any) -> Any:
     """Add home, log, results and reference; their source is elsewhere in the repository."""
+    from mkdocs.structure.files import File  # the rest of this file is used without mkdocs, too
+
     pages = {"index.md": _text("README.md"), "log.md": _text("LOG.md"), "results/index.md": results_page()}
     pages |= {f"reference/{name}.md": reference_page(name) for name in PACKAGES}
     pages["reference/index.md"] = reference_index()
@@ -27,7 +27,7 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
     """Turn ``docs/x.md`` in running text, which is how the pages name each other, into a link."""
     known = {file.src_uri for file in files.documentation_pages()}
     here = page.file.src_uri

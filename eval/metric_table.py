@@ -1,4 +1,4 @@
-"""Every key that a run writes: unit, formula, healthy range, what to do when it leaves it. The source of docs/metrics.md.
+"""Every key that a run writes: unit, formula, healthy range, what to do outside of it. The source of docs/metrics.md.
 
 The table is ``eval/metrics.yaml``. Levels in it are taken from the limits in force without a configuration, and from
 the runs of docs/results/runs.jsonl, so that no number is written twice. ``python -m eval.metric_table`` writes the page
@@ -27,12 +27,12 @@ ROOT = TABLE.parent.parent
 PAGE, RUNS = ROOT / "docs" / "metrics.md", ROOT / "docs" / "results" / "runs.jsonl"
 HEAD = """# Metrics
 
-Every key that a run writes. Made from `eval/metrics.yaml` by `python -m eval.metric_table`; tests compare it with what runs
-write, in both directions. `python -m eval.metric_table kl/reference` prints one line of it.
+Every key that a run writes. Made from `eval/metrics.yaml` by `python -m eval.metric_table`; tests compare it with what
+runs write, in both directions. `python -m eval.metric_table kl/reference` prints one line of it.
 
 *Healthy* is a limit that a rule in the code watches, at its default, or, where it says so, what the runs of
-docs/results/runs.jsonl reached; empty means that nothing watches the key and no range was measured. Names in `code` are rules of
-docs/doctor.md. Limits move with the settings: the report (docs/report.md) draws those of your run.
+docs/results/runs.jsonl reached; empty means that nothing watches the key and no range was measured. Names in `code`
+are rules of docs/doctor.md. Limits move with the settings: the report (docs/report.md) draws those of your run.
 """
 
 

@@ -78,7 +78,8 @@ def render(
 ) -> str:
     """The page as text, at most ``MAX_BYTES`` long in UTF-8 by showing less.
 
-    newest: when a file of the run was last written, seconds since 1970. refresh: see ``build_report``. ablations: name and result.
+    newest: when a file of the run was last written, seconds since 1970. refresh: see ``build_report``. ablations: name
+    and result.
     """
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -29,7 +29,7 @@ def saved(row, path):
 
 
 def test_tables_and_curves_by_hand(row):
-    view = ablation_view("x", Ablation.model_validate(row))
+    view = ablation_view("x", Ablation.model_validate_json(json.dumps(row)))
     assert [title for title, _ in view.budgets] == [
         "Equal rollouts",
         "Equal seconds, data and PRM charged",
@@ -94,7 +94,7 @@ def test_many_arms_have_the_best_curves(row):
         arm = json.loads(json.dumps(row["arms"]["default"]))
         arm["comparisons"]["rollouts"]["value"]["sampled"] = index / 100
         row["arms"][f"arm_{index}"], row["jobs"][f"arm_{index}"] = arm, row["jobs"]["default"]
-    result = Ablation.model_validate(row)
+    result = Ablation.model_validate_json(json.dumps(row))
     names = chosen_arms(result)
     assert names == ["default", "trl_grpo", *(f"arm_{index}" for index in range(14, 20))]
     assert len(names) == MAX_CURVES

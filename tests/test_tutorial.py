@@ -54,13 +54,3 @@ def test_own_problems_become_a_trained_model(tmp_path):
         said = run([sys.executable, *command[1:]], tmp_path)
         assert said.returncode in ((0, 1) if "eval.doctor" in command else (0,)), said.stderr
         assert said.stdout
-
-
-def test_every_page_is_in_the_navigation_and_every_page_that_is_named_exists():
-    listed = set(re.findall(r"[\w/]+\.md\b", (PROJECT / "mkdocs.yml").read_text()))
-    made = {"index.md", "log.md", "results/index.md"} | {name for name in listed if name.startswith("reference/")}
-    pages = {str(page.relative_to(PROJECT / "docs")) for page in (PROJECT / "docs").rglob("*.md")}
-    assert listed == pages | made
-    for page in [*(PROJECT / "docs").rglob("*.md"), PROJECT / "README.md"]:
-        for name in re.findall(r"\bdocs/([a-z_/]+\.md)\b", page.read_text(encoding="utf-8")):
-            assert name in pages, f"{page.name} names docs/{name}"
