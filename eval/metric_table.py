@@ -89,7 +89,9 @@ def _pattern(key: str) -> re.Pattern[str]:
 
 
 class _Ranges:
-    """``runs[path]`` in the table: least and largest value of a figure over the shipped runs."""
+    """``runs[path]`` in the table: least and largest value of a figure over the shipped runs; an installation without
+    docs/ names their file.
+    """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self._rows = rows
@@ -101,6 +103,8 @@ class _Ranges:
             for part in path.split("."):
                 value = value[part]
             values.append(float(value))
+        if not values:
+            return RUNS.name
         low, high = (f"{value:.2g}" for value in (min(values), max(values)))
         return f"{low} to {high}"
 
@@ -111,7 +115,9 @@ def levels() -> dict[str, Any]:
 
     config = Config()
     limits = monitor_limits(config)
-    rows = [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines() if line]
+    rows = (
+        [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines() if line] if RUNS.is_file() else []
+    )
     sections = {name: getattr(config, name) for name in ("data", "prm", "ppo")}
     return {"limits": limits, "rules": {rule.name: rule for rule in limits.rules}, "runs": _Ranges(rows), **sections}
 
@@ -121,7 +127,8 @@ def sections(is_filled: bool) -> tuple[Section, ...]:
     """The table; ``is_filled`` False leaves ``{…}`` as it stands, for who wants unit and formula alone."""
     known = levels() if is_filled else None
     found = []
-    for row in OmegaConf.to_container(OmegaConf.load(TABLE)):  # type: ignore[union-attr]
+    rows: Any = OmegaConf.to_container(OmegaConf.load(TABLE))
+    for row in rows:
         blocks = [{"prefixes": [], "keys": row["keys"]}, *row.get("blocks", [])]
         groups = [
             Group(
