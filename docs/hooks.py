@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,24 @@ PACKAGES = ("common", "grading", "data_gen", "prm", "policy", "eval", "pipeline"
 MENTION = re.compile(r"(?<![\w/.])docs/([a-z_]+(?:/[a-z_]+)?\.md)\b")
 CODE = re.compile(r"(^```.*?^```|^(?: {4}|\t).*?$|`[^`\n]*`|\[[^\]\n]*\]\([^)\n]*\))", re.DOTALL | re.MULTILINE)
 """What no link is put into: code in fences, indented or inline, and links."""
+
+
+def on_config(config: Any) -> Any:
+    """Pages that mkdocs.yml does not name stand at the end of a group: a new page needs no line there."""
+    pages = sorted(str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md"))
+    config["nav"] = with_rest(config["nav"], pages)
+    return config
+
+
+def with_rest(nav: list[dict[str, Any]], pages: Iterable[str]) -> list[dict[str, Any]]:
+    """``nav`` with the pages it lacks: those of results/ behind "Results", all others behind "How to"."""
+    named = set(re.findall(r"[\w/]+\.md\b", json.dumps(nav)))
+    rest = [page for page in pages if page not in named]
+    more = {
+        "Results": [page for page in rest if page.startswith("results/")],
+        "How to": [page for page in rest if not page.startswith("results/")],
+    }
+    return [{title: [*value, *more[title]] if title in more else value for title, value in one.items()} for one in nav]
 
 
 def on_files(files: Any, config: Any) -> Any:
