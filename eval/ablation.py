@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -37,7 +37,7 @@ class Head(_Read):
     batches: int
     rollouts: int
     samples: int
-    clock: str
+    clock: Literal["wall", "cpu"]
 
 
 class Compared(_Read):
@@ -49,10 +49,15 @@ class Compared(_Read):
     ended_by: dict[str, str]
 
 
+class Seconds(_Read):
+    wall: float
+    cpu: float
+
+
 class Price(_Read):
-    train: dict[str, float]
-    stages: dict[str, float]
-    batch: dict[str, float]
+    train: Seconds
+    stages: Seconds
+    batch: Seconds
     label_rollouts: float
 
 
@@ -104,8 +109,8 @@ class AblationView:
     """What the template shows of one ablation.
 
     Attributes:
-        budgets: (title, [(arm, result at that budget)]) in the file's order of arms.
-        costs: (arm, result) of every arm. charts: validation curves.
+        name: of the file. budgets: (title, [(arm, result at that budget)]) in the file's order of arms.
+        charts: validation curves against rollouts and against seconds.
     """
 
     name: str
@@ -136,6 +141,23 @@ def read_ablation(path: Path) -> Ablation:
     if found.reference not in found.arms:
         raise InputError(f"{path}: reference: {found.reference!r} is not among the arms {', '.join(found.arms)}")
     return found
+
+
+def shown_ablations(run_dir: Path, named: Sequence[Path]) -> tuple[list[tuple[str, Ablation]], list[str]]:
+    """(name, result) of the files named and of those in the run folder, and a note for each that cannot be read.
+
+    Raises:
+        InputError: a file that was named cannot be read, or one of a folder that holds no round to show beside it.
+    """
+    found, notes = [], []
+    for path in dict.fromkeys([*named, *ablations_of(run_dir)]):
+        try:
+            found.append((f"{path.parent.name}/{path.name}", read_ablation(path)))
+        except InputError as error:
+            if path in named or not any(run_dir.glob("round-*")):
+                raise
+            notes.append(f"not shown: {error}")
+    return found, notes
 
 
 def ablation_view(name: str, result: Ablation) -> AblationView:
@@ -173,7 +195,7 @@ def _charts(result: Ablation) -> list[Chart | None]:
         return float(point.batch * job.rollouts_a_batch)
 
     def charged(name: str, job: Job, point: Validated) -> float:
-        return result.arms[name].cost.stages[clock] + getattr(point, clock)
+        return getattr(result.arms[name].cost.stages, clock) + getattr(point, clock)
 
     charts = []
     for title, label, place in (
@@ -185,7 +207,7 @@ def _charts(result: Ablation) -> list[Chart | None]:
     return charts
 
 
-def _series(name: str, style: str, jobs: Sequence[Job], place: Any) -> Series:
+def _series(name: str, style: str, jobs: Sequence[Job], place: Callable[[str, Job, Validated], float]) -> Series:
     """An arm's curve over the batches at which all its seeds were validated; ``place`` gives a point's x."""
     shared = set.intersection(*({point.batch for point in job.curve} for job in jobs))
     points: list[Point] = []

@@ -21,7 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from common.errors import InputError
 from common.runs import write_atomic
 from eval import table
-from eval.ablation import Ablation, ablation_view, ablations_of, is_clear, read_ablation
+from eval.ablation import Ablation, ablation_view, is_clear, shown_ablations
 from eval.charts import shown_number
 from eval.failures import Cases
 from eval.monitor_charts import alarm_groups, alarm_list, alarm_timeline, monitor_charts
@@ -59,11 +59,10 @@ def build_report(run_dir: Path, refresh: float | None = None, ablations: Sequenc
     Raises:
         InputError: no such run folder, or no round in it; an ablation that cannot be read.
     """
-    paths = list(dict.fromkeys([*ablations, *ablations_of(run_dir)]))
-    found = [(path.parent.name + "/" + path.name, read_ablation(path)) for path in paths]
+    found, notes = shown_ablations(run_dir, ablations)
     rounds = [] if found and not any(run_dir.glob("round-*")) else read_rounds(run_dir)
     target = run_dir / "report.html"
-    page = render(run_dir.name, rounds, newest=newest_change(run_dir), refresh=refresh, ablations=found)
+    page = render(run_dir.name, rounds, newest=newest_change(run_dir), refresh=refresh, ablations=found, notes=notes)
     write_atomic(target, page)
     return target
 
@@ -75,16 +74,18 @@ def render(
     newest: float = 0.0,
     refresh: float | None = None,
     ablations: Sequence[tuple[str, Ablation]] = (),
+    notes: Sequence[str] = (),
 ) -> str:
     """The page as text, at most ``MAX_BYTES`` long in UTF-8 by showing less.
 
     newest: when a file of the run was last written, seconds since 1970. refresh: see ``build_report``. ablations: name
-    and result.
+    and result. notes: what else is not shown.
     """
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     view = report_view(name, rounds) | {"newest": round(newest, 1), "script": script, "script_hash": digest}
     view["refresh"] = refresh if view["is_unfinished"] else None
+    view["notes"] += notes
     view["ablations"] = [ablation_view(*one) for one in ablations]
     page = ""
     for limit, most, further in FITS:

@@ -63,6 +63,9 @@ def test_report_shows_what_lies_in_the_folder_or_is_named(row, run_dir, tmp_path
     saved(row, run_dir / "ablation-tiny.json")
     assert signature(run_dir) != before  # --watch writes the page again
     assert "tiny/ablation-tiny.json" in build_report(run_dir).read_text()
+    (run_dir / "ablation-tiny.json").write_text("{")
+    assert "not shown: " in (page := build_report(run_dir).read_text())
+    assert "ablation-tiny.json: no result of bench.ablation" in page
 
 
 def test_folder_of_an_ablation_needs_no_round(row, tmp_path):
