@@ -14,7 +14,8 @@ TUTORIAL = (PROJECT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", TUTORIAL, re.DOTALL | re.MULTILINE)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", TUTORIAL, re.DOTALL | re.MULTILINE)
+    return [text for name, text in fenced if name == language]
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
