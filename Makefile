@@ -23,7 +23,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data prm attack sft ppo eval rounds blind report base env-demo repro kill test test-engines test-vllm lint format mutants bench clean
+.PHONY: help setup data prm attack sft ppo eval rounds blind report docs docs-serve base env-demo repro kill test test-engines test-vllm lint format mutants bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -76,7 +76,18 @@ blind: $(VENV)/.installed-blind  ## a page on which people compare A with B with
 	$(PY) -m eval.blind make --a $(A) --b $(B) --out $(OUT) $(ARGS)
 
 report: $(VENV)/.installed  ## write report.html of a run again (WATCH=10: again and again, every 10 s, while it goes on)
-	$(PY) -m eval.report $(RUN) $(if $(WATCH),--watch $(WATCH))
+	$(PY) -m eval.report $(RUN) $(if $(WATCH),--watch $(WATCH)) $(ARGS)
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(PY) -m pip install --quiet --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.installed-docs  ## build the documentation as a site in site/; it opens from disk, without a network
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	@echo 'docs: site/index.html'
+
+docs-serve: $(VENV)/.installed-docs  ## show the documentation on http://127.0.0.1:8000 while you write it
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs serve
 
 base: $(VENV)/.installed  ## train the embedded base model again (its weights are shipped)
 	$(PY) -m data_gen.base --out data_gen/base_model $(ARGS)
@@ -134,5 +145,5 @@ bench: $(VENV)/.installed  ## where the time of a PPO batch goes; one JSON line
 	$(PY) -m bench.speed --config $(CONFIG) $(ARGS)
 
 clean:  ## delete the default run and the caches (not .venv)
-	rm -rf $(RUN) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(RUN) site .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -not -path './$(VLLM_VENV)/*' -prune -exec rm -rf {} +

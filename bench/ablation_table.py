@@ -15,6 +15,7 @@ from bench.ablation_summary import Comparison, Cost, Reach, compare, cost, reach
 from bench.arms import Arm
 from common.config import Config
 from common.runs import code_state
+from eval.ablation import TITLES
 from eval.schema import Figure
 from eval.table import shown_interval, shown_value
 
@@ -58,6 +59,7 @@ class Report:
             "arms": {name: _plain(arm) for name, arm in self.rows.items()},
             "stage_costs": {name: _plain(found) for name, found in self.costs.items()},
             "jobs": {name: [dataclasses.asdict(job) for job in found] for name, found in self.jobs.items()},
+            "notes": notes(self),
         }
         return json.dumps(row, allow_nan=False, ensure_ascii=False)
 
@@ -130,13 +132,6 @@ def build_report(
     }
     found = {name: dict(by_seed) for name, by_seed in costs.items()}
     return Report({**head, **facts}, reference, base, rows, dict(jobs), found)
-
-
-TITLES = {
-    "rollouts": "Equal rollouts",
-    "seconds": "Equal seconds, data and PRM charged",
-    "training_seconds": "Equal seconds of training, data and PRM at hand",
-}
 
 
 def render(report: Report) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval.charts import Chart, EventChart, EventRow, Series, event_chart, line_chart
+from eval.metric_table import find
 from eval.monitor_table import FACT_KEYS, MONITORS, is_number, limits_of
 from policy.actions import RULES
 from policy.monitors import BatchFacts, Limits, batch_alarms
@@ -21,11 +22,12 @@ RULE_NAMES = {rule.name for rule in RULES}
 
 
 def monitor_charts(
-    rows: Sequence[Row], config: Mapping[str, Any], groups: Sequence[AlarmGroup] = ()
+    rows: Sequence[Row], config: Mapping[str, Any], groups: Sequence[AlarmGroup] = (), prefix: str = ""
 ) -> tuple[list[Chart], list[Chart]]:
     """Charts of the watched quantities that the log holds, and of at most ``MAX_FURTHER`` others by name.
 
-    groups: alarms to mark on the time lines.
+    groups: alarms to mark on the time lines. prefix: of the rows' keys in the table of metrics, which explains the
+    others.
     """
     names = _numeric_keys(rows)
     alarms = [(x, text, group.anchor) for group in groups for x, text in group.events if x is not None]
@@ -47,10 +49,18 @@ def monitor_charts(
         watched += [chart] if chart else []
     further = [key for key in set(names.values()) if key not in used and key not in X_KEYS]
     charts = [
-        line_chart(key[:60], [Series(key[:60], "policy", _points(rows, key))], x_label="update")
+        line_chart(
+            key[:60], [Series(key[:60], "policy", _points(rows, key))], x_label="update", note=_meaning(prefix + key)
+        )
         for key in sorted(further)[:MAX_FURTHER]
     ]
     return watched, [chart for chart in charts if chart]
+
+
+def _meaning(key: str) -> str:
+    """Unit and formula of a key; nothing for one that no run of this version writes."""
+    metric = find(key, is_filled=False)
+    return f"{metric.unit}: {metric.formula}" if metric else ""
 
 
 @dataclasses.dataclass(frozen=True)

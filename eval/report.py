@@ -21,6 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from common.errors import InputError
 from common.runs import write_atomic
 from eval import table
+from eval.ablation import Ablation, ablation_view, is_clear, shown_ablations
 from eval.charts import shown_number
 from eval.failures import Cases
 from eval.monitor_charts import alarm_groups, alarm_list, alarm_timeline, monitor_charts
@@ -47,30 +48,45 @@ MAX_EXAMPLES = 40
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def build_report(run_dir: Path, refresh: float | None = None) -> Path:
+def build_report(run_dir: Path, refresh: float | None = None, ablations: Sequence[Path] = ()) -> Path:
     """Write ``<run_dir>/report.html`` by rename and return its path.
 
     Args:
+        ablations: results of ``bench.ablation`` to show beside those that lie in the folder; a folder that holds one
+            needs no round.
         refresh: seconds after which the page reads itself again while a stage is not finished; None: never.
 
     Raises:
-        InputError: no such run folder, or no round in it.
+        InputError: no such run folder, or no round in it; an ablation that cannot be read.
     """
-    rounds = read_rounds(run_dir)
+    found, notes = shown_ablations(run_dir, ablations)
+    rounds = [] if found and not any(run_dir.glob("round-*")) else read_rounds(run_dir)
     target = run_dir / "report.html"
-    write_atomic(target, render(run_dir.name, rounds, newest=newest_change(run_dir), refresh=refresh))
+    page = render(run_dir.name, rounds, newest=newest_change(run_dir), refresh=refresh, ablations=found, notes=notes)
+    write_atomic(target, page)
     return target
 
 
-def render(name: str, rounds: Sequence[RoundData], *, newest: float = 0.0, refresh: float | None = None) -> str:
+def render(
+    name: str,
+    rounds: Sequence[RoundData],
+    *,
+    newest: float = 0.0,
+    refresh: float | None = None,
+    ablations: Sequence[tuple[str, Ablation]] = (),
+    notes: Sequence[str] = (),
+) -> str:
     """The page as text, at most ``MAX_BYTES`` long in UTF-8 by showing less.
 
-    newest: when a file of the run was last written, seconds since 1970. refresh: see ``build_report``.
+    newest: when a file of the run was last written, seconds since 1970. refresh: see ``build_report``. ablations: name
+    and result. notes: what else is not shown.
     """
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     view = report_view(name, rounds) | {"newest": round(newest, 1), "script": script, "script_hash": digest}
     view["refresh"] = refresh if view["is_unfinished"] else None
+    view["notes"] += notes
+    view["ablations"] = [ablation_view(*one) for one in ablations]
     page = ""
     for limit, most, further in FITS:
         view["paths"] = browsed_paths(rounds, text_limit=limit, most=most)
@@ -95,7 +111,7 @@ def _environment(limit: int) -> Environment:
     )
     environment.filters["text"] = lambda value: plain_text(value, limit)
     environment.filters["number"] = shown_number
-    environment.globals.update(shown_value=table.shown_value, shown_interval=table.shown_interval)
+    environment.globals.update(shown_value=table.shown_value, shown_interval=table.shown_interval, is_clear=is_clear)
     return environment
 
 
@@ -143,7 +159,7 @@ def _training(data: RoundData) -> dict[str, Any] | None:
     watched, further = monitor_charts(rows, data.config, raised)
     history = data.payload.get("prm", {}).get("history")
     history = _joined([row for row in history if isinstance(row, dict)] if isinstance(history, list) else [])
-    fit = monitor_charts(data.logs.get("prm", []) or history, {})
+    fit = monitor_charts(data.logs.get("prm", []) or history, {}, prefix="history.")
     if not watched and not further and not any(fit) and not groups:
         return None
     return {
@@ -197,14 +213,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m eval.report", description=__doc__)
     parser.add_argument("run", type=Path, help="run folder")
     parser.add_argument("--watch", type=float, metavar="SECONDS", help="write the page again while the run goes on")
+    parser.add_argument(
+        "--ablation",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="ablation.json of bench.ablation; those in the run folder are shown anyway",
+    )
     options = parser.parse_args(argv)
     try:
         if options.watch is None:
-            print(f"report: {build_report(options.run)}")
+            print(f"report: {build_report(options.run, ablations=options.ablation)}")
         elif not options.watch >= 1:
             raise InputError(f"--watch {options.watch:g}: must be 1 or more seconds")
         else:
-            watch(options.run, lambda refresh: build_report(options.run, refresh), options.watch)
+            watch(options.run, lambda refresh: build_report(options.run, refresh, options.ablation), options.watch)
     except InputError as error:
         print(f"eval.report: {error}", file=sys.stderr)
         return 2

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from common.runs import STAGE_FOLDERS
+from eval.ablation import ablations_of
 from eval.run_folder import RoundData
 
 READ = ("DONE", "config.json", "metrics.jsonl", "metrics.json", "cases.json", "browser.json")
@@ -41,6 +42,9 @@ def signature(run_dir: Path) -> frozenset[tuple[str, float, int]]:
 
 
 def _files(run_dir: Path, *, every: bool) -> Iterator[tuple[str, float, int]]:
+    for path in ablations_of(run_dir):
+        status = path.stat()
+        yield str(path), status.st_mtime, status.st_size
     for place in run_dir.glob("round-*/*"):
         yield str(place), 0.0, 0
         for entry in place.glob("*"):

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+from test_label_stage import sampled  # noqa: F401 fixture
+from test_metric_table import keys_of, keys_of_rarer_runs, unknown, unwritten
 
 from bench.differences import differences
 from bench.endings import ending
@@ -193,6 +195,7 @@ def test_second_round_starts_from_the_first_policy_and_a_worse_prm_is_rejected(f
     assert any("kl/base" in row for row in rows)
     assert run_stage("eval", root, "prm.learning_rate=1.0", "prm.epochs=2", "ppo.batches=2", round_index=1) == 0
     assert rounds_table(root, 2).row_count == 2
+    assert unknown(keys_of(Run(root, 1))) == []  # with the PRM of the round before
 
 
 def test_adapters_run_the_loop_over_one_base_and_are_carried_to_the_next_round(finished, tmp_path, capsys):
@@ -243,6 +246,14 @@ def test_an_offline_wandb_run_holds_every_monitor_key(finished, tmp_path, monkey
     assert len(keys) > 30
     missing = {key for key in keys if key.removeprefix("eval_").encode() not in written}
     assert not missing
+
+
+def test_the_table_of_metrics_holds_what_runs_write_and_nothing_else(finished, tmp_path, sampled):  # noqa: F811
+    written, rarer = keys_of(Run(finished)), keys_of_rarer_runs(tmp_path, sampled)
+    written = {place: keys | rarer.get(place, set()) for place, keys in written.items()}
+    assert min(map(len, written.values())) > 5
+    assert unknown(written) == []
+    assert unwritten(written) == []
 
 
 def test_stages_that_train_go_through_the_launcher():
