@@ -49,7 +49,8 @@ from data_gen.solutions import (
 from data_gen.steps import build_paths
 from policy.metrics_log import MetricsLog
 from policy.models import save_policy
-from policy.train import StoppingSampler, validation
+from policy.sampler import StoppingSampler
+from policy.train import validation
 from prm.train import LogWithCheckpoint
 from prm.training_set import LengthGrouped
 
