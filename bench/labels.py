@@ -25,7 +25,8 @@ from common.records import IGNORED, LabelledPath, Path, Problem
 from common.runs import read_records, read_rows, write_rows
 from data_gen.completions import CompletionCost, CompletionSampler, PrefixKey, label_by_completions
 from data_gen.engines import make_engine
-from data_gen.labels import LabelSettings, can_be_labelled, label_paths, label_quality
+from data_gen.label_quality import label_quality
+from data_gen.labels import LabelSettings, can_be_labelled, label_paths
 from data_gen.measure import SampleSettings, pass_rate, sample_paths
 from data_gen.monte_carlo import MonteCarloSettings, consensus
 from data_gen.synthetic import generate, judge

@@ -57,6 +57,14 @@ def read_checked_rows(
     Args:
         say: is told why a file is not trusted: cut, changed, or without its last line.
     """
+    body = read_checked(path, say)
+    if body is None:
+        return None
+    return [from_row(json.loads(line)) for line in body.split(b"\n")[:-1]]  # splitlines() would cut at U+2028
+
+
+def read_checked(path: Path, say: Callable[[str], None] = print) -> bytes | None:
+    """The bytes of the rows of ``read_checked_rows``; None when they cannot be trusted."""
     try:
         written = path.read_bytes()
     except FileNotFoundError:
@@ -71,4 +79,4 @@ def read_checked_rows(
     if hashlib.sha256(body).hexdigest() != wanted:
         say(f"{path} is not used: it is not as it was written; what it held is made again")
         return None
-    return [from_row(json.loads(line)) for line in body.split(b"\n")[:-1]]  # splitlines() would cut at U+2028
+    return body

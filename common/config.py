@@ -79,7 +79,12 @@ class DataSection(Section):
     temperature: float = Field(1.0, gt=0, description="sampling temperature (method: 0.7-1.0)")
     max_new_tokens: int = Field(160, ge=1, description="length limit of a path, tokens")
     engine: Literal["transformers", "vllm"] = Field("transformers", description="sampling engine")
-    workers: int = Field(1, ge=1, description="processes that sample side by side, for models one core runs well")
+    cluster: Literal["none", "ray"] = Field(
+        "none", description="ray: sample, grade and label on the nodes of a Ray cluster (docs/scale.md)"
+    )
+    workers: int = Field(
+        1, ge=1, description="processes that sample side by side, for models one core runs well; ray: engine replicas"
+    )
     max_batch_rows: int = Field(512, ge=1, description="paths sampled at once")
     chunk: int = Field(64, ge=1, description="problems between two saves of the sampling stage")
     label_rule: Literal["forward", "backward"] = Field(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,13 +15,23 @@ def write_atomic(path: Path, text: str) -> None:
     Raises:
         OSError: it could not be written, e.g. on a full disk; what was at ``path`` is still there.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    write_lines(path, [text])
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """As ``write_atomic``, piece by piece: never more than one of ``lines`` is held. Each brings its own line end.
+
+    Raises:
+        OSError: as ``write_atomic``; what ``lines`` raises also leaves ``path`` as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")  # nodes may share the folder
     try:
-        temporary.write_text(text, encoding="utf-8")
-        with temporary.open("rb") as handle:
+        with temporary.open("w", encoding="utf-8") as handle:
+            handle.writelines(lines)
+            handle.flush()
             os.fsync(handle.fileno())
         temporary.replace(path)
-    except OSError:
+    except BaseException:
         temporary.unlink(missing_ok=True)  # a full disk needs the space
         raise
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from common.errors import InputError
-from common.files import first_damaged, payload_sums, write_atomic
+from common.files import first_damaged, payload_sums, write_atomic, write_lines
 
 if TYPE_CHECKING:  # the row functions serve grading too, which needs SymPy alone
     from common.config import Config
@@ -36,6 +36,7 @@ STAGE_SECTIONS = {
 OPTIONAL_SECTIONS = ("sft", "curriculum")
 """Sections that a stage does not depend on while they are off, so that folders made before they existed go on."""
 UNCHECKED = {"rounds.count", "base.threads", "data.max_batch_rows", "data.workers", "prm.max_batch_tokens", "report_to"}
+UNCHECKED |= {"data.cluster"}
 UNCHECKED |= {"base.separator", "base.answer_format"}
 UNCHECKED |= {"ppo.blackboxes", "ppo.blackbox_kl", "ppo.blackbox_gb", "ppo.max_attack_wins"}
 """Keys that may change between two runs of a stage: they do not change what it computes."""
@@ -47,8 +48,8 @@ Record = TypeVar("Record")
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write JSON Lines atomically."""
-    write_atomic(path, "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows))
+    """Write JSON Lines atomically; one row is held at a time."""
+    write_lines(path, (json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows))
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -61,17 +62,30 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         raise InputError(f"{path}: no such file")
     with path.open(encoding="utf-8") as handle:
         for number, line in enumerate(handle, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InputError(
-                    f"{path}, row {number}: not JSON ({error.msg}), want one JSON object a line"
-                ) from error
-            if not isinstance(row, dict):
-                raise InputError(f"{path}, row {number}: a {type(row).__name__}, want a JSON object")
-            yield row
+            if line.strip():
+                yield _row(path, number, line)
+
+
+def read_rows_at(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """``read_rows``, each row with the byte at which its line starts, for ``handle.seek``."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    start = 0
+    with path.open("rb") as handle:
+        for number, line in enumerate(handle, 1):
+            if line.strip():
+                yield start, _row(path, number, line.decode("utf-8"))
+            start += len(line)
+
+
+def _row(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}, row {number}: not JSON ({error.msg}), want one JSON object a line") from error
+    if not isinstance(row, dict):
+        raise InputError(f"{path}, row {number}: a {type(row).__name__}, want a JSON object")
+    return row
 
 
 def read_records(path: Path, from_row: Callable[[Mapping[str, Any]], Record]) -> list[Record]:

@@ -96,6 +96,30 @@ class LabelSummary:
         return dataclasses.asdict(self)
 
 
+def merged(parts: Sequence[LabelSummary], judged: int) -> LabelSummary:
+    """The summary of a run from those of its parts, in order, no problem being in two of them.
+
+    judged: paths of all parts that `can_be_labelled`.
+    """
+    labelled, tried = sum(part.labelled for part in parts), sum(part.left_one_out for part in parts)
+    sparse = sum(round(part.unsupported_in_correct * part.left_one_out) for part in parts)
+    left_out, steps = Counter[str](), Counter[str]()
+    for part in parts:
+        left_out.update(part.left_out)
+        steps.update(part.steps)
+    return LabelSummary(
+        paths=sum(part.paths for part in parts),
+        labelled=labelled,
+        left_out=dict(sorted(left_out.items())),
+        problems=sum(part.problems for part in parts),
+        problems_without_correct=sum(part.problems_without_correct for part in parts),
+        steps=dict(steps),
+        coverage=labelled / max(judged, 1),
+        unsupported_in_correct=sparse / max(tried, 1),
+        left_one_out=tried,
+    )
+
+
 def refusal(summary: LabelSummary, settings: LabelSettings, limit: float) -> str | None:
     """Return why support must not label these paths, None when it may.
 
@@ -248,45 +272,6 @@ def _label(
         keys=tuple("arithmetic" if is_refuted else s.key for is_refuted, s in zip(refuted, supports, strict=True)),
         source=settings.name,
     )
-
-
-def label_quality(labelled: Sequence[LabelledPath], oracle_first_errors: Sequence[int | None]) -> dict[str, float]:
-    """Compare labels with the true first errors (None: no wrong step), path by path.
-
-    Returns shares: ``first_error_exact`` (WRONG paths with a true error: same index), ``negative_precision`` (steps
-    labelled 0 that are at or behind the true first error), ``negative_recall`` (steps at or behind it, in all
-    labelled paths, that are labelled 0), ``label_accuracy``, ``hidden_wrong_in_correct`` (CORRECT paths with a true
-    wrong step), and counts ``paths``, ``wrong_paths``. Ignored steps count in none. A share over nothing is 1.0
-    (``hidden_wrong_in_correct``: 0.0).
-    """
-    exact = wrong = hidden = correct = 0
-    true_negative = said_negative = are_negative = agree = total = 0
-    for row, truth in zip(labelled, oracle_first_errors, strict=True):
-        if row.path.verdict is Verdict.CORRECT:
-            correct += 1
-            hidden += truth is not None
-        elif truth is not None:
-            wrong += 1
-            exact += row.first_error == truth
-        for k, label in enumerate(row.labels):
-            is_wrong = truth is not None and k >= truth
-            if label == IGNORED:
-                continue
-            total += 1
-            agree += (label < 0.5) == is_wrong
-            said_negative += label < 0.5
-            are_negative += is_wrong
-            true_negative += label < 0.5 and is_wrong
-    share = lambda part, whole: part / whole if whole else 1.0  # noqa: E731
-    return {
-        "first_error_exact": share(exact, wrong),
-        "negative_precision": share(true_negative, said_negative),
-        "negative_recall": share(true_negative, are_negative),
-        "label_accuracy": share(agree, total),
-        "hidden_wrong_in_correct": hidden / correct if correct else 0.0,
-        "paths": len(labelled),
-        "wrong_paths": wrong,
-    }
 
 
 if __name__ == "__main__":

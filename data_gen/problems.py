@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import json
+from array import array
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from common.errors import InputError
 from common.records import Problem, content_id
-from common.runs import read_rows
+from common.runs import read_rows, read_rows_at
 
 TEXT_FIELDS = ("problem", "question", "input", "text", "prompt")
 ANSWER_FIELDS = ("answer", "gt_answer", "gold", "target")
@@ -51,29 +55,64 @@ def load_problems(what: ProblemSource, split: str, seed: int, count: int) -> lis
     if what.kinds:
         problems = [p for p in problems if p.topic in what.kinds]
     if not problems:
-        raise InputError(
-            f"{what.source}: no problem of split {split!r}" + (f" and kinds {what.kinds}" * bool(what.kinds))
-        )
+        raise no_problem(what, split)
     return sorted(problems, key=lambda p: _order(p, seed))[:count]
+
+
+def stream_problems(what: ProblemSource, split: str, seed: int, count: int) -> Iterator[Problem]:
+    """``load_problems``, one at a time: of a file's rows three numbers each are held, never their text.
+
+    The built-in generator holds what it draws: no two of its problems may be equal.
+    """
+    path = Path(what.source)
+    if what.source == "synthetic":
+        yield from load_problems(what, split, seed, count)
+        return
+    ids, orders, places = array("Q"), array("Q"), array("q")
+    asked = array("b")
+    for number, (place, row) in enumerate(read_rows_at(path), 1):
+        problem = _problem(path, number, row)
+        ids.append(int(problem.id, 16))
+        orders.append(int(_order(problem, seed), 16))
+        places.append(place)
+        is_of_kind = not what.kinds or problem.topic in what.kinds
+        asked.append(is_of_kind and (row.get("split") or _split_of(problem)) == split)
+    is_first = np.zeros(len(ids), dtype=bool)
+    is_first[np.unique(ids, return_index=True)[1]] = True
+    chosen = np.flatnonzero(is_first & (np.asarray(asked, dtype=bool)))
+    if not len(chosen):
+        raise no_problem(what, split)
+    chosen = chosen[np.argsort(np.asarray(orders)[chosen], kind="stable")[:count]]
+    with path.open("rb") as handle:
+        for index in chosen:
+            handle.seek(places[index])
+            yield _problem(path, int(index) + 1, json.loads(handle.readline()))
+
+
+def no_problem(what: ProblemSource, split: str) -> InputError:
+    """What is raised where a file holds nothing that was asked for."""
+    return InputError(f"{what.source}: no problem of split {split!r}" + (f" and kinds {what.kinds}" * bool(what.kinds)))
 
 
 def read_problems(path: Path) -> Iterable[tuple[Problem, str | None]]:
     """Yield the problems of a JSON Lines file in order, each with the split its row names; equal problems come once."""
     seen = set()
     for number, row in enumerate(read_rows(path), 1):
-        text = _field(path, number, row, TEXT_FIELDS)
-        answer = _field(path, number, row, ANSWER_FIELDS)
-        level = row.get("level")
-        problem = Problem.create(
-            text,
-            answer,
-            source=path.name,
-            topic=str(row.get("topic") or row.get("type") or row.get("subject") or "file"),
-            level=level if isinstance(level, int) else None,
-        )
+        problem = _problem(path, number, row)
         if problem.id not in seen:
             seen.add(problem.id)
             yield problem, row.get("split")
+
+
+def _problem(path: Path, number: int, row: dict[str, Any]) -> Problem:
+    level = row.get("level")
+    return Problem.create(
+        _field(path, number, row, TEXT_FIELDS),
+        _field(path, number, row, ANSWER_FIELDS),
+        source=path.name,
+        topic=str(row.get("topic") or row.get("type") or row.get("subject") or "file"),
+        level=level if isinstance(level, int) else None,
+    )
 
 
 def _field(path: Path, number: int, row: dict[str, Any], names: tuple[str, ...]) -> str:

@@ -20,9 +20,10 @@ from tqdm import tqdm
 from common.checksums import read_checked_rows
 from common.errors import RunError
 from common.records import Path, Problem, content_id
+from data_gen.chunks import Draw, write_paths
 from data_gen.engines import Engine
 from data_gen.measure import Accuracy, RenderPrompt, SampleSettings, pass_rate, sample_paths
-from data_gen.sampling_workers import SamplingWorkers, write_paths
+from data_gen.sampling_workers import SamplingWorkers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,10 +100,10 @@ def sample_chunked(
     """
     folder.mkdir(parents=True, exist_ok=True)
     chunks: list[tuple[FilePath, Sequence[Problem]]] = []
+    drawn = Draw(n, seed, first_index, settings)
     for start in range(0, len(problems), chunk):
         members = problems[start : start + chunk]
-        name = content_id(*(p.id for p in members), n, seed, first_index, dataclasses.astuple(settings))
-        chunks.append((folder / f"{first_index:03d}-{start:06d}-{name}.jsonl", members))
+        chunks.append((folder / drawn.chunk_name(start, [p.id for p in members]), members))
     kept = {file: read_checked_rows(file, Path.from_row, say) for file, _ in chunks}
     missing = [(file, members) for file, members in chunks if kept[file] is None]
     if 0 < len(missing) < len(chunks):
@@ -112,7 +113,7 @@ def sample_chunked(
     bar = tqdm(total=len(problems) * n, desc=title, unit=" paths", mininterval=1.0, dynamic_ncols=True)
     bar.update(bar.total - n * sum(len(members) for _, members in missing))
     bar.unpause()
-    draw: dict[str, Any] = {"n": n, "seed": seed, "settings": settings, "first_index": first_index}
+    draw = vars(drawn)
     if workers is not None:
         for count in workers.fill(missing, render_prompt, **draw):
             bar.update(count)

@@ -12,17 +12,12 @@ from pathlib import Path as FilePath
 from types import TracebackType
 from typing import Any, Self
 
-from common.checksums import write_checked_rows
 from common.models import load_policy, load_tokenizer
 from common.processes import end_with_parent
-from common.records import Path, Problem
+from common.records import Problem
+from data_gen.chunks import write_paths
 from data_gen.engines import TransformersEngine
 from data_gen.measure import RenderPrompt, SampleSettings, sample_paths
-
-
-def write_paths(file: FilePath, groups: Sequence[Sequence[Path]]) -> None:
-    """Write a chunk's paths by rename, problem by problem, with their checksum."""
-    write_checked_rows(file, (path.to_row() for group in groups for path in group))
 
 
 class SamplingWorkers:

@@ -36,8 +36,8 @@ from common.records import Path as SampledPath
 from common.records import Problem
 from common.runs import Run, StageFolder, read_records, write_atomic
 from common.sharding import is_engine
-from data_gen.__main__ import problems_of
 from data_gen.engines import make_engine
+from data_gen.settings import problems_of
 from data_gen.solutions import (
     Solution,
     TrainingRow,

@@ -23,6 +23,7 @@ PURE = [
     "math_env/search.py",
     "math_env/terms.py",
     "math_env/tokens.py",
+    "data_gen/label_quality.py",
     "data_gen/labels.py",
     "data_gen/math_shepherd.py",
     "data_gen/prm800k.py",

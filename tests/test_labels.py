@@ -8,12 +8,14 @@ import random
 import pytest
 
 from common.records import IGNORED, FinishReason, LabelledPath, Path, Problem, Verdict, content_id
+from data_gen.label_quality import QualityCounts, count_quality, label_quality
 from data_gen.labels import (
     LabelSettings,
+    can_be_labelled,
     first_error_by_rule,
     label_paths,
-    label_quality,
     labels_from_first_error,
+    merged,
 )
 from data_gen.rows import label_rows
 from data_gen.step_keys import falsehoods, step_key
@@ -286,6 +288,26 @@ def generated_pool(count: int, paths_a_problem: int, levels: range) -> tuple[lis
             paths.append(Path(problem.id, identity, text, (), steps, solution.answer, verdict, FinishReason.STOP))
             truth.append(judge(problem.text, [step.text for step in steps]).first_error)
     return paths, truth
+
+
+def test_parts_add_up_to_the_whole():
+    paths, truth = generated_pool(12, 5, range(5, 9))
+    paths.append(path("", problem="z"))  # an empty path and a cut one: left out, for two reasons
+    paths.append(path(GOOD, problem="z", cut=True))
+    paths += [path(GOOD, problem="y"), path("2*6=12;8-12=-4", problem="y")]  # neither supports the other's first step
+    whole_rows, whole = label_paths(paths)
+    names = list(dict.fromkeys(one.problem_id for one in paths))
+    groups = [[one for one in paths if one.problem_id in names[start : start + 5]] for start in range(0, len(names), 5)]
+    found = [label_paths(group) for group in groups]
+    judged = sum(can_be_labelled(one) for one in paths)
+    assert merged([summary for _, summary in found], judged) == whole
+    assert 0 < whole.unsupported_in_correct < 1
+    assert [row for rows, _ in found for row in rows] == whole_rows
+    errors = {one.path_id: error for one, error in zip(paths, truth, strict=False)}
+    counts = [count_quality(rows, [errors.get(row.path.path_id) for row in rows]) for rows, _ in found]
+    total = sum(counts, QualityCounts())
+    assert total == count_quality(whole_rows, [errors.get(row.path.path_id) for row in whole_rows])
+    assert all(count.paths for count in counts)
 
 
 def test_labels_of_generated_pools_against_the_oracle():
