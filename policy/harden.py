@@ -1,6 +1,6 @@
 """Teach a PRM the attacks of half of the families, and measure what that is worth on the other half.
 
-labelled paths of the round + attacked paths of problems that are neither held out nor measured
+labelled paths of the round + attacked paths of problems that are neither held out nor measured (+ mined paths)
   -> the fit of stage ``prm`` again -> 3_prm/hardened, 3_prm/harden.json -> taken only when asked
 """
 
@@ -18,6 +18,7 @@ from common.files import payload_sums
 from common.models import load_tokenizer, locate
 from common.runs import SUMS, Run, StageFolder, write_atomic
 from policy.attack_cases import Case, build_attacked, labelled_attacks, load_cases
+from policy.attack_lesson import lesson_row, load_lesson
 from policy.attack_report import REPORT, AttackReport, attack_prm, print_report
 from policy.attack_rewards import VIEWS, Wins
 from prm.__main__ import fit_settings, quality_of, training_inputs, write_report
@@ -51,12 +52,14 @@ def attack_inputs(config: Config, cases: list[Case], tokenizer: Any) -> list[PRM
     return labelled_inputs(labelled_attacks(found), prompts, max_length=config.prm.max_length)[0]
 
 
-def harden(config: Config, run: Run, before: AttackReport, problems: int) -> dict[str, Any]:
+def harden(config: Config, run: Run, before: AttackReport, problems: int, is_learned: bool = False) -> dict[str, Any]:
     """Refit the round's PRM with attacks as negatives; write it beside the round's own and return what changed.
 
     Args:
         before: attacks on the round's own PRM. problems: how many problems were, and will be, measured; attacks are
             taught on other ones.
+        is_learned: True = paths mined by a learned attack on this PRM are taught too. Where there are such paths, what
+            the refit makes of the held-out ones is measured either way.
     """
     stage = run.require("prm")
     start = locate(run.start_model(config))
@@ -66,6 +69,9 @@ def harden(config: Config, run: Run, before: AttackReport, problems: int) -> dic
     cases = load_cases(config, run, tokenizer)
     apart = {one.problem_id for one in held_out}
     taught = attack_inputs(config, [case for case in cases[problems:] if case.problem.id not in apart], tokenizer)
+    lesson = load_lesson(config, run, cases, before.prm_hash, apart, tokenizer)
+    mined, sources = lesson.inputs() if lesson and is_learned else ([], {})
+    taught += mined
     print(f"policy.attack: {len(train)} paths and {len(taught)} attacks train, {len(held_out)} paths held out")
     for old in (stage.file("harden_fit"), stage.file(HARDENED)):
         shutil.rmtree(old, ignore_errors=True)
@@ -79,9 +85,9 @@ def harden(config: Config, run: Run, before: AttackReport, problems: int) -> dic
         pad_id=tokenizer.pad_token_id,
         show_progress=True,
     )
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     plain = quality_of(stage.file("prm"), held_out, config, tokenizer.pad_token_id)
     quality = fit.quality["calibrated"]
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     scorer = PRMScorer(fitted.to(device), fit.calibration, max_batch_tokens=config.prm.max_batch_tokens)
     after = attack_prm(cases[:problems], scorer, tokenizer, config)
     print_report(after)
@@ -96,8 +102,13 @@ def harden(config: Config, run: Run, before: AttackReport, problems: int) -> dic
         **{f"untaught_{view}_after": untaught_share(after, view) for view in VIEWS},
         "attack_paths": len(taught),
     }
-    record = {**row, "taught": HARDENING, "untaught": UNTAUGHT, "brier": quality.brier}
-    record |= {"threshold": quality.threshold, "after": after.to_row()}
+    record = {"taught": HARDENING, "untaught": UNTAUGHT, "brier": quality.brier}
+    if lesson:
+        own = PRMScorer.load(str(stage.file("prm")), device=device, max_batch_tokens=config.prm.max_batch_tokens)
+        figures = {"before": lesson.measure(own), "after": lesson.measure(scorer)}
+        row |= {"mined_paths": len(mined), **lesson_row(**figures)}
+        record |= {"learned": {"labels": sources, **figures}}
+    record |= {**row, "threshold": quality.threshold, "after": after.to_row()}
     write_atomic(stage.file(RECORD), json.dumps(record, indent=1, allow_nan=False))
     shutil.rmtree(stage.file("harden_fit"), ignore_errors=True)
     return row
