@@ -8,7 +8,6 @@ Nothing of stage ``ppo`` is read or written: checkpoints and the log lie in ``3_
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from common.models import locate
 from common.progress import StageBar
 from common.records import Path, Problem
 from common.runs import Run, StageFolder, read_records
+from policy.attack_mined import LearnedRun, Scored
 from policy.metrics_log import MetricsLog
 from policy.rollouts import Score
 from policy.train import EVALUATED, SHOWN, build_trainer, training_problems
@@ -28,35 +28,6 @@ BATCHES = 8
 KL_COEF = 1e-3
 """A twentieth of the default: the run may go far from its start, but not into noise."""
 NEVER = 10**9
-
-
-@dataclasses.dataclass(frozen=True)
-class Scored:
-    """A path sampled by the run.
-
-    Attributes:
-        batch: index of its generation batch. path: graded, at least one step.
-        scores: PRM probability of each step.
-    """
-
-    batch: int
-    path: Path
-    scores: tuple[float, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class LearnedRun:
-    """What a run on the process reward alone left.
-
-    Attributes:
-        scored: the paths that count and have a step, in the order sampled.
-        sampled: all sampled paths.
-        rows: logged rows, one a batch or an evaluation.
-    """
-
-    scored: tuple[Scored, ...]
-    sampled: int
-    rows: tuple[dict[str, Any], ...]
 
 
 class Recorder:
@@ -117,7 +88,7 @@ def learn(config: Config, run: Run, score: Score) -> LearnedRun:
     """
     folder = StageFolder(run.stage("prm").file(FOLDER), "ppo")
     if folder.path.exists():
-        print(f"policy.attack: {folder.path} holds a learned attack that was not finished, or of another PRM: anew")
+        print(f"policy.attack: {folder.path}: a learned attack cut off, or of another PRM or setting: it begins anew")
         shutil.rmtree(folder.path)
     folder.path.mkdir(parents=True)
     recorder, log = Recorder(score), MetricsLog(folder)

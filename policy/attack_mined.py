@@ -1,4 +1,4 @@
-"""What a learned attack found: wrong paths that the PRM scores high, clustered by pattern. Pure but for its file.
+"""What a learned attack found: wrong paths that the PRM scores high, clustered by pattern. Pure functions.
 
 A path is high when the PRM believes every step of it, or pays it more than every right path of its problem:
 
@@ -17,13 +17,41 @@ from scipy import stats
 
 from common.metrics import first_below
 from common.records import Path, Problem, Verdict
-from policy.attack_learn import LearnedRun, Scored
 from policy.attack_patterns import cluster_patterns, path_pattern
 from policy.attack_rewards import MARGIN
 from policy.options import PolicySettings
 from prm.credit import step_rewards
 
 WRONG = (Verdict.WRONG, Verdict.UNPARSED)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """A path sampled by the run.
+
+    Attributes:
+        batch: index of its generation batch. path: graded, at least one step.
+        scores: PRM probability of each step.
+    """
+
+    batch: int
+    path: Path
+    scores: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnedRun:
+    """What a run on the process reward alone left.
+
+    Attributes:
+        scored: the paths that count and have a step, in the order sampled.
+        sampled: all sampled paths.
+        rows: logged rows, one a batch or an evaluation.
+    """
+
+    scored: tuple[Scored, ...]
+    sampled: int
+    rows: tuple[dict[str, Any], ...]
 
 
 @dataclasses.dataclass(frozen=True)
