@@ -26,13 +26,8 @@ from prm.model import Calibration, build_prm, save_prm
 
 CONFIG = str(PROJECT / "configs" / "micro.yaml")
 OVERRIDES = ["base.threads=1", "data.pool=16", "data.measure_paths=4", "data.paths=4", "data.validation=4"]
-OVERRIDES += [
-    "data.test=1",
-    "data.pass_low=0",
-    "data.pass_high=1",
-    "data.kinds=[chain,equation]",
-    "ppo.learning_rate=1e-3",
-]
+OVERRIDES += ["data.test=1", "data.pass_low=0", "data.pass_high=1", "data.kinds=[chain,equation]"]
+OVERRIDES += ["ppo.learning_rate=1e-3"]
 DELTA = PolicySettings(credit="delta")
 
 
