@@ -94,7 +94,8 @@ def _run(options: argparse.Namespace) -> dict[str, object]:
     config, run = read_options(options)
     seed_everything(config)
     row: dict[str, object] = {}
-    if options.harden or not options.take:  # a take alone must go on where a killed one left the PRM's folder missing
+    is_measured = options.harden or options.learn or not options.take
+    if is_measured:  # a take alone must go on where a killed one left the PRM's folder missing
         report = attack_run(config, run, options.problems)
         row |= {"problems": report.cases, "win_share": report.win_share, "prm": report.prm_hash[:16]}
         if options.learn:

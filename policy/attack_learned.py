@@ -51,7 +51,9 @@ def learned_attack(
         return old
     stage.file(REPORT).unlink(missing_ok=True)
     found = learn(training, run, score)
+    seen = {one.path.problem_id for one in found.scored}
     cases = load_cases(config, run, load_tokenizer(locate(run.start_model(config))))
+    cases = [case for case in cases if case.problem.id in seen]
     settings = policy_settings(training)
     mined = mine(found.scored, threshold, best_right_rewards(cases, score, settings), settings)
     problems = {
