@@ -55,6 +55,7 @@ def learning_config(config: Config, batches: int) -> Config:
         "process_weight": 1.0,
         "outcome_weight": 0.0,
         "correct_floor": 0.0,
+        "quality_coherence": 0.0,
         "anchor_fraction": 0.0,
         "kl_coef": KL_COEF,
         "kl_high": float(NEVER),
@@ -72,7 +73,8 @@ def learning_config(config: Config, batches: int) -> Config:
     if config.ppo.baseline == "gae":
         changes["baseline"] = "moving_average"
     ppo = config.ppo.model_copy(update=changes)
-    return config.model_copy(update={"ppo": ppo, "report_to": "none"})
+    curriculum = config.curriculum.model_copy(update={"by": "none"})
+    return config.model_copy(update={"ppo": ppo, "curriculum": curriculum, "report_to": "none"})
 
 
 def learn(config: Config, run: Run, score: Score) -> LearnedRun:
@@ -100,7 +102,7 @@ def learn(config: Config, run: Run, score: Score) -> LearnedRun:
         score=recorder,
         process_weight=1.0,
         folder=folder.file("checkpoints"),
-        is_first_round=run.round == 0,
+        is_first_round=run.round == 0 and not config.sft.is_on,
         callbacks=[log],
         announce=lambda update, line: folder.log({"step": update, "alarms": line}),
     )

@@ -77,11 +77,11 @@ def test_a_perfect_judge_leaves_nothing_to_find(sampled, capsys):
 
 
 def test_the_run_is_on_the_process_reward_alone_and_is_never_stopped():
-    config = load_config(CONFIG, ["ppo.baseline=gae", "ppo.reward=signals", "report_to=wandb"])
+    config = load_config(CONFIG, ["ppo.baseline=gae", "ppo.reward=signals", "report_to=wandb", "curriculum.by=level"])
     ppo = learning_config(config, 3).ppo
     assert (ppo.process_weight, ppo.outcome_weight, ppo.anchor_fraction, ppo.correct_floor) == (1, 0, 0, 0)
     assert (ppo.reward, ppo.baseline, ppo.batches, ppo.alarm_actions) == ("process", "moving_average", 3, False)
-    assert learning_config(config, 3).report_to == "none"
+    assert (learning_config(config, 3).report_to, learning_config(config, 3).curriculum.is_on) == ("none", False)
     assert config.ppo.outcome_weight == 0.3
 
 
