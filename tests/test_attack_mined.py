@@ -50,6 +50,7 @@ def test_clusters_by_hand():
     ]
     assert [one.rows for one in cluster_patterns(patterns, similar=1.0)] == [(1, 3, 6), (2, 5), (4,), (0,)]
     assert cluster_patterns([]) == []
+    assert len(cluster_patterns([("first then last",), ("last then first",)])) == 2  # equal signs in another order
 
 
 def test_clusters_do_not_depend_on_the_order():
@@ -94,6 +95,7 @@ def test_mining_keeps_wrong_paths_alone():
     assert (row["low"], row["high"]) == pytest.approx((0.0567, 0.5098), abs=1e-4)  # Wilson 1927, z = 1.96
     assert row["batches"] == [{"high_wrong": 1, "wrong": 2, "scored": 3}, {"high_wrong": 1, "wrong": 1, "scored": 1}]
     first = row["clusters"][mined[0].cluster]
+    assert first["size"] == 1
     assert (first["pattern"], first["share"], first["mean_score"]) == (["#+#=#", "(answer)"], 0.1, 0.9)
     assert first["example"] == {"problem": problem.text, "path": "5+3=9\nAnswer: 9", "scores": [0.9]}
     assert [Mined.from_row(json.loads(json.dumps(one.to_row()))) for one in mined] == mined
