@@ -10,7 +10,7 @@ from common.config import Config
 from common.prompts import PromptTemplate
 from common.records import Problem
 from common.runs import Run, read_records
-from data_gen.__main__ import text_settings
+from data_gen.settings import text_settings
 from policy.arguments import policy_settings
 from policy.attack_cases import Case
 from policy.attack_learned import mined_paths
