@@ -53,7 +53,7 @@ data: $(VENV)/.installed  ## sample paths of problems solved 20-80 % of the time
 prm: $(VENV)/.installed  ## fit the process reward model and freeze it
 	$(RUNNER) prm $(STAGE_ARGS)
 
-attack: $(VENV)/.installed  ## attack the PRM: which tricks would earn more than honest paths (ARGS="--harden")
+attack: $(VENV)/.installed  ## attack the PRM: which tricks would earn more than honest paths (ARGS="--learn --harden")
 	$(PY) -m policy.attack $(STAGE_ARGS)
 
 sft: $(VENV)/.installed  ## fine-tune the base on solutions: the start and KL reference of ppo (ARGS="sft.source=solutions")
