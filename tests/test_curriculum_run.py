@@ -30,7 +30,9 @@ def trained(folder: Path, max_steps: int = 16, resume: bool = False, **changes: 
     holder: list[Any] = []
 
     def evaluate(_: Any) -> dict[str, float]:
-        return {"accuracy": 0.5, "stage_accuracy": ACCURACIES[holder[0]._step // holder[0].generate_every]}
+        stage = float(plan.progress.stage + 1)
+        batch = holder[0]._step // holder[0].generate_every
+        return {"accuracy": 0.5, "stage_accuracy": ACCURACIES[batch], "stage": stage}
 
     said: list[tuple[int, str]] = []
     trainer = toy_trainer(

@@ -10,15 +10,20 @@ import pytest
 from fault_toys import put, run_with
 from policy_toys import toy_model, toy_trainer
 from test_critic import with_critic
+from test_curriculum_run import trained as staged_run
 from test_label_stage import PROBLEM, labelled
+from test_policy_sampler import Beside
+from test_policy_sampler import run as run_beside
 from test_signals_trainer import signals_run
 
 from common.config import Config
+from common.quality_settings import QualityWeights
 from common.runs import STAGE_FOLDERS, SUMS, Run
 from data_gen.steps import path_from_text
 from eval.doctor_rules import RULES as SYMPTOMS
 from eval.metric_table import PAGE, find, flat_keys, main, page, sections
 from policy.actions import RULES
+from policy.options import PolicySettings
 
 
 def keys_of(run: Run) -> dict[str, set[str]]:
@@ -34,13 +39,15 @@ def keys_of(run: Run) -> dict[str, set[str]]:
 
 
 def keys_of_rarer_runs(folder, sampled) -> dict[str, set[str]]:
-    """Keys that need another base, a critic, signals, a fault, or labels by completions."""
+    """Keys that need another base, a critic, signals, quality, stages, a sampler beside, a fault, or completions."""
     trainers = [
         toy_trainer(folder / "base", base_model=toy_model(7)),
         toy_trainer(folder / "critic", settings=with_critic()),
+        toy_trainer(folder / "quality", settings=PolicySettings(quality=QualityWeights(completeness=0.2))),
     ]
     for trainer in trainers:
         trainer.train()
+    trainers += [staged_run(folder / "stages"), run_beside(folder / "beside", Beside(), arguments={"max_steps": 4})]
     trainers += [signals_run(folder / "signals"), run_with(folder / "fault", put("advantages", math.nan))]
     rows = [row for trainer in trainers for row in trainer.state.log_history if "train_runtime" not in row]
     sources = ("data.label_sources=[frequency,monte_carlo]", "data.mc_completions=4")
