@@ -9,6 +9,7 @@ A path is high when the PRM believes every step of it, or pays it more than ever
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -161,12 +162,13 @@ def _cluster_row(
     members: Sequence[Mined], sampled: int, batches: int, problems: Mapping[str, Problem]
 ) -> dict[str, Any]:
     """Figures of one cluster; its example is the path with the highest last score, the first sampled among equals."""
-    patterns = [path_pattern(one.path) for one in members]
+    counts = Counter(path_pattern(one.path) for one in members)
+    commonest = max(sorted(counts), key=lambda pattern: counts[pattern])
     example = max(members, key=lambda one: one.scores[-1])
     return {
         "size": len(members),
         "share": len(members) / sampled,
-        "pattern": list(max(sorted(set(patterns)), key=patterns.count)),
+        "pattern": list(commonest),
         "problems": len({one.path.problem_id for one in members}),
         "texts": len({(one.path.problem_id, one.path.text) for one in members}),
         "mean_score": sum(one.scores[-1] for one in members) / len(members),
