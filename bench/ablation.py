@@ -153,8 +153,8 @@ def run_ablation(plan: Plan, argv: Sequence[str]) -> Report:
             own = costs[plan.reference.name][seed]
             milestones = milestones_of(plan, arm, costs[arm.name][seed], reference, own)
             jobs[arm.name].append(run_job(plan, arm, seed, rates[arm.name], milestones))
+    wanted = {arm.name: job_settings(job_spec(plan, arm, 0, rates[arm.name]).load(), plan.samples) for arm in order}
     for path in plan.finished:
-        wanted = {arm.name: job_settings(job_spec(plan, arm, 0, rates[arm.name]).load(), plan.samples) for arm in order}
         jobs, costs = merge((jobs, costs), read_finished(path, list(jobs), wanted))
     return build_report(
         plan.config,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from common.errors import InputError
+from eval.ablation import curve_accuracy
 
 Clock = Literal["wall", "cpu"]
 
@@ -31,8 +32,8 @@ class CurvePoint:
 
     @property
     def accuracy(self) -> float:
-        """Mean of greedy and sampled."""
-        return (self.greedy + self.sampled) / 2
+        """By which runs are compared while they train."""
+        return curve_accuracy(self.greedy, self.sampled)
 
 
 @dataclasses.dataclass(frozen=True)

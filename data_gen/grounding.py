@@ -107,11 +107,12 @@ def _grounded(
         if grounded == numbers:
             break
         operands = sorted(grounded | before)[:MAX_OPERANDS]
-        grounded |= numbers & {value for a in operands for b in operands for value in _combined(a, b)}
+        grounded |= numbers & {value for a in operands for b in operands for value in combined(a, b)}
     return grounded
 
 
-def _combined(a: Fraction, b: Fraction) -> tuple[Fraction, ...]:
+def combined(a: Fraction, b: Fraction) -> tuple[Fraction, ...]:
+    """Return what + - * / make of two numbers, differences without sign; a alone where b is 0."""
     return (a + b, abs(a - b), a * b, a / b) if b else (a,)
 
 

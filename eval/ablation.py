@@ -75,6 +75,11 @@ class ArmResult(_Read):
     learning_rate: float
 
 
+def curve_accuracy(greedy: float, sampled: float) -> float:
+    """What curves of validations show: the mean of greedy and sampled accuracy, all in [0, 1]."""
+    return (greedy + sampled) / 2
+
+
 class Validated(_Read):
     batch: int
     wall: float
@@ -84,8 +89,8 @@ class Validated(_Read):
 
     @property
     def accuracy(self) -> float:
-        """Mean of greedy and sampled, by which runs are compared while they train."""
-        return (self.greedy + self.sampled) / 2
+        """By which runs are compared while they train."""
+        return curve_accuracy(self.greedy, self.sampled)
 
 
 class Job(_Read):

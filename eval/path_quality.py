@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from common.config import Config
 from common.models import load_policy, load_tokenizer, sampling_device
 from common.prompts import PromptTemplate
-from common.records import Problem
 from eval.collect import ModelPools
 from eval.pools import is_right
 from policy.quality import JudgeCoherence, coherence_judge, usual_steps
@@ -27,7 +26,7 @@ def with_qualities(base: ModelPools, policy: ModelPools, config: Config) -> tupl
     template = PromptTemplate.from_config(config.base)
     prompts = {row: list(template.ids(base.problems[row].text, tokenizer)) for row in rows}
     judge = coherence_judge(load_policy(config.base.model, config.base.dtype).to(sampling_device()))
-    usual = {row: usual_for(base.problems[row], base, row) for row in rows}
+    usual = {row: usual_for(base, row) for row in rows}
     first, second = (
         dataclasses.replace(model, qualities=qualities(model, rows, prompts, usual, judge)) for model in (base, policy)
     )
@@ -39,12 +38,10 @@ def spread(size: int, count: int) -> list[int]:
     return list(range(size)) if count >= size else [k * size // count for k in range(count)]
 
 
-def usual_for(problem: Problem, base: ModelPools, row: int) -> float | None:
-    """Return the usual number of deriving steps: the problem's level, else the median of the base's right paths."""
-    if problem.level is not None:
-        return problem.level
+def usual_for(base: ModelPools, row: int) -> float | None:
+    """Return the usual number of deriving steps of a problem by the base's sampled paths, the same for both models."""
     paths = base.sampled.paths[row]
-    return usual_steps(problem, paths, [is_right(path) for path in paths])
+    return usual_steps(base.problems[row], paths, [is_right(path) for path in paths])
 
 
 def qualities(

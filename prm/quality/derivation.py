@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence, Set
 from fractions import Fraction
 
 from data_gen.claims import given_values, plain_text
-from grading.equivalence import vote_key
+from data_gen.grounding import combined, rational
 
 MAX_STEPS = 64
 """Steps that are read; later ones say nothing."""
@@ -242,7 +242,7 @@ def has_source(number: Number, known: Set[Fraction]) -> bool:
 def one_operation(value: Fraction, operands: Iterable[Fraction]) -> bool:
     """True when + - * / of two of the smallest ``MAX_OPERANDS`` operands gives the value."""
     few = sorted(operands)[:MAX_OPERANDS]
-    return any(value in ((a + b, abs(a - b), a * b, a / b) if b else (a,)) for a in few for b in few)
+    return any(value in combined(a, b) for a in few for b in few)
 
 
 def _uses_after(read: Sequence[StepValues], final: Fraction | None) -> list[Set[Fraction]]:
@@ -272,5 +272,5 @@ def _read_off(steps: Sequence[str]) -> Fraction | None:
 
 
 def _answer_value(answer: str | None) -> Fraction | None:
-    key = vote_key(answer) if answer is not None else None
-    return abs(key) if isinstance(key, Fraction) else None
+    value = rational(answer)
+    return None if value is None else abs(value)
