@@ -19,12 +19,13 @@ def blocks(language: str) -> list[str]:
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
+    environment = own | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def stages(line: str, folder: Path) -> list[list[str]]:
-    """What ``make`` would run after the installation, by the Python of this test."""
+    """What ``make`` would run after the installation, by the Python of this test (itself often a child of make)."""
     head, *rest = shlex.split(line)
     make = [head, "--dry-run", "--file", str(PROJECT / "Makefile"), "--old-file", ".venv/.installed", *rest]
     said = run(make, folder)
