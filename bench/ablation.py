@@ -50,9 +50,10 @@ def check(plan: Plan) -> None:
         raise InputError(f"--seeds {plan.seeds}: want different numbers, 0 or more")
     if plan.samples < 1 or any(rate <= 0 for rate in plan.rates):
         raise InputError("--samples and --learning-rates: want numbers above 0")
-    if plan.config.sft.is_on:
+    if plan.config.sft.source == "solutions":
         raise InputError(
-            "sft.source: arms start from base.model; give base.model=<run>/round-0/0_sft/policy sft.source=none"
+            "sft.source = 'solutions': not every arm would learn from them; give all of them that start by"
+            " base.model=<run>/round-0/0_sft/policy sft.source=none"
         )
     for arm in plan.arms:
         load_config(plan.config_path, [*plan.overrides, *arm.overrides])

@@ -97,13 +97,19 @@ def undisturbed(model: Any, measure: Callable[[], Any]) -> Callable[[], Any]:
 
 def trainer_of(spec: JobSpec, arm: Arm, config: Config) -> tuple[Any, Any, Callable[[], dict[str, float]] | None]:
     """The trainer of an arm, its tokenizer, and the validation function where the trainer has none of its own."""
-    run, start = Run(Path(spec.stages)), locate(config.base.model)
+    run, is_base = Run(Path(spec.stages)), arm.start == "base" or not config.sft.is_on
+    start = locate(run.start_model(config, before_sft=is_base))
     problems = training_problems(config, run)
     checked = read_records(run.require("sample").file("problems_validation.jsonl"), Problem.from_row)
     folder = Path(spec.folder) / "checkpoints"
     if arm.trainer != "ppo":
         trainer, sampler, grade = build_trl_trainer(
-            config, start=start, problems=problems, folder=folder, own_generate=arm.trainer == "trl_generate"
+            config,
+            start=start,
+            problems=problems,
+            folder=folder,
+            own_generate=arm.trainer == "trl_generate",
+            is_first_round=is_base,
         )
         tokenizer = trainer.processing_class
         encode = functools.partial(PromptTemplate.from_config(config.base).ids, tokenizer=tokenizer)
@@ -116,7 +122,14 @@ def trainer_of(spec: JobSpec, arm: Arm, config: Config) -> tuple[Any, Any, Calla
         scorer, weight = process_reward(config, run)
         score = scorer.score if scorer else None
     trainer, tokenizer = build_trainer(
-        config, start=start, problems=problems, checked=checked, score=score, process_weight=weight, folder=folder
+        config,
+        start=start,
+        problems=problems,
+        checked=checked,
+        score=score,
+        process_weight=weight,
+        folder=folder,
+        is_first_round=is_base,
     )
     return trainer, tokenizer, None
 

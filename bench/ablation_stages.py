@@ -64,17 +64,30 @@ def stages_of(plan: Plan, arm: Arm, seed: int) -> Run:
     return Run(plan.out / "stages" / f"seed-{seed}{own}")
 
 
+FINISHED_BY = {"data": "label", "sft": "sft", "prm": "prm"}
+"""The folder that a stage of an ablation writes last."""
+
+
+def stage_names(plan: Plan, arm: Arm) -> list[str]:
+    """The stages an arm cannot do without, in order: problems come from ``data`` for every arm."""
+    is_scored = arm.process == "prm"
+    names = ["data"]
+    if plan.config.sft.is_on and (is_scored or arm.start == "sft"):  # the PRM is fitted on its backbone
+        names.append("sft")
+    return [*names, "prm"] if is_scored else names
+
+
 def run_stages(plan: Plan, arm: Arm, seed: int) -> None:
-    """Make data and, where the arm scores with one, the PRM; what is there is used.
+    """Make data and, where the arm needs them, the supervised start and the PRM; what is there is used.
 
     Raises:
         InputError: a stage ended with an error.
     """
     run = stages_of(plan, arm, seed)
     overrides = [*plan.overrides, *arm.stage_overrides, f"seed={seed}"]
-    for stage, last in (("data", "label"), ("prm", "prm"))[: 2 if arm.process == "prm" else 1]:
+    for stage in stage_names(plan, arm):
         note = run.root / f"cost-{stage}.json"
-        if run.stage(last).is_done and note.is_file():
+        if run.stage(FINISHED_BY[stage]).is_done and note.is_file():
             continue
         is_whole = not run.stage("sample" if stage == "data" else stage).path.exists()
         before = _child_cpu()
@@ -95,22 +108,24 @@ def run_command(command: Sequence[str], what: str) -> None:
 
 
 def stage_cost(plan: Plan, arm: Arm, seed: int) -> StageCost:
-    """What an arm is charged with beside its training: all stages for an arm with a PRM, nothing for others.
+    """What an arm is charged with beside its training: its stages, when it learns from the paths they sampled.
 
-    The measured pass rates choose the problems of every arm; they are charged to the arms with a PRM all the same.
+    The measured pass rates choose the problems of every arm; they are charged to those arms all the same.
     """
-    if arm.process != "prm":
+    names = stage_names(plan, arm)
+    if names == ["data"]:
         return StageCost()
     run, data = stages_of(plan, arm, seed), load_config(plan.config_path, [*plan.overrides, *arm.stage_overrides]).data
-    notes = [json.loads((run.root / f"cost-{stage}.json").read_text()) for stage in ("data", "prm")]
-    sample, label, fit = (run.require(name).summary for name in ("sample", "label", "prm"))
+    notes = {name: json.loads((run.root / f"cost-{name}.json").read_text()) for name in names}
+    sample = run.require("sample").summary
+    seconds = {name: run.require(FINISHED_BY[name]).summary["seconds"] for name in names}
     labels = json.loads(run.require("label").file("metrics.json").read_text(encoding="utf-8"))
     completions = labels.get("monte_carlo", {}).get("cost", {}).get("completions", 0)
     return StageCost(
         rollouts=sample["pool"] * data.measure_paths + sample["kept"] * (data.paths - data.measure_paths) + completions,
-        wall=sample["seconds"] + label["seconds"] + fit["seconds"],
-        cpu=sum(note["cpu"] for note in notes),
-        fit_wall=fit["seconds"],
-        fit_cpu=notes[1]["cpu"],
-        is_whole=all(note["is_whole"] for note in notes),
+        wall=sample["seconds"] + sum(seconds.values()),
+        cpu=sum(note["cpu"] for note in notes.values()),
+        fit_wall=seconds.get("prm", 0.0),
+        fit_cpu=notes["prm"]["cpu"] if "prm" in notes else 0.0,
+        is_whole=all(note["is_whole"] for note in notes.values()),
     )

@@ -86,16 +86,18 @@ def build_trl_trainer(
     problems: Sequence[Problem],
     folder: Path,
     own_generate: bool,
+    is_first_round: bool = True,
     recorded: Sampler | None = None,
 ) -> tuple[GRPOTrainer, Sampler, Callable[..., Any]]:
     """Return TRL's trainer, and sampler and grader for measuring its policy.
 
     Args:
         own_generate: True = paths from TRL's own generate; False = from the engine all arms share.
+        is_first_round: see ``policy.models.start_models``.
         recorded: what hands out paths in the engine's place.
     """
     tokenizer = load_tokenizer(start)
-    model = start_models(config, start, is_first_round=True).policy
+    model = start_models(config, start, is_first_round).policy
     engine = make_engine("transformers", model=model, tokenizer=tokenizer, max_rows=config.data.max_batch_rows)
     sampler = recorded or StoppingSampler(engine, config.base.stop)
     grade = functools.partial(build_paths, tokenizer=tokenizer, stop=config.base.stop)

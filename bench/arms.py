@@ -32,6 +32,7 @@ class Arm(Section):
     about: str
     trainer: Literal["ppo", "trl", "trl_generate"] = "ppo"
     process: Literal["prm", "oracle", "none"] = "prm"
+    start: Literal["sft", "base"] = Field("sft", description="from where, in a configuration with a supervised start")
     overrides: tuple[str, ...] = Field((), alias="set")
 
     @property

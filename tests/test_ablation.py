@@ -246,7 +246,7 @@ class StandIn:
         self.calls.append(what)
         if what.startswith("stage"):
             run = Run(Path(command[command.index("--run") + 1]))
-            for name in {"data": ("sample", "label"), "prm": ("prm",)}[what.split()[1]]:
+            for name in {"data": ("sample", "label"), "sft": ("sft",), "prm": ("prm",)}[what.split()[1]]:
                 folder = run.stage(name).path
                 folder.mkdir(parents=True)
                 write_atomic(folder / "DONE", json.dumps({"seconds": 10.0, "pool": 48, "kept": 18}))
@@ -295,6 +295,25 @@ def test_stages_are_shared_jobs_run_once_and_the_reference_sets_the_seconds(harn
     assert found.reach.share == pytest.approx((0.25 - 0.2) / (0.5 - 0.2))
 
 
+def test_arms_from_a_supervised_start_pay_for_its_paths_and_those_from_the_base_do_not(harness):
+    stand_in, run = harness
+    report = run("--arms", "trl_grpo", "trl_grpo_sft", "default", "--seeds", "0", "sft.source=right_paths")
+    assert stand_in.calls[:3] == [f"stage {stage} of seed 0" for stage in ("data", "sft", "prm")]
+    assert [what.split(",")[0] for what in stand_in.calls[3:]] == ["trl_grpo", "trl_grpo_sft", "default"]
+    seconds = {one.arm: {m.name: m.seconds for m in one.milestones} for one in stand_in.specs}
+    assert seconds["trl_grpo"] == {"base": None, "rollouts": None}
+    # sampling, labelling and start take 10 s each, and so does the fit of the PRM
+    assert seconds["trl_grpo_sft"] == {"rollouts": None, "seconds": 100.0 - 30.0, "training_seconds": 100.0}
+    assert seconds["default"] == {"rollouts": None, "seconds": 100.0 - 40.0, "training_seconds": 100.0}
+    paths = 48 * 4 + 18 * (8 - 4)
+    assert {name: row.cost.label_rollouts for name, row in report.rows.items()} == {
+        "trl_grpo": 0,
+        "trl_grpo_sft": paths,
+        "default": paths,
+    }
+    assert (report.rows["default"].cost.fit["wall"], report.rows["trl_grpo_sft"].cost.fit["wall"]) == (10.0, 0.0)
+
+
 def test_killed_ablation_continues(harness):
     stand_in, run = harness
     stand_in.fail_at = 6
@@ -330,6 +349,8 @@ def test_unmatched_comparisons_are_refused(harness):
         run("ppo.schedule=linear")
     with pytest.raises(InputError, match="--reference oracle: not among --arms"):
         run("--reference", "oracle")
+    with pytest.raises(InputError, match="sft.source = 'solutions': not every arm would learn from them"):
+        run("sft.source=solutions")
 
 
 def test_table_by_hand(harness):
