@@ -40,8 +40,9 @@ def check(plan: Plan) -> None:
         InputError: one line that says what to change.
     """
     ppo = plan.config.ppo
-    if plan.reference not in plan.arms:
-        raise InputError(f"--reference {plan.reference.name}: not among --arms")
+    for option, arm in (("--reference", plan.reference), ("--seconds-of", plan.pacer)):
+        if arm not in plan.arms:
+            raise InputError(f"{option} {arm.name}: not among --arms")
     if "seconds" in plan.budgets and ppo.schedule != "constant":
         raise InputError(f"ppo.schedule = {ppo.schedule!r}: its length depends on the budget; want 'constant'")
     if plan.cap < 1:
@@ -105,19 +106,19 @@ def run_job(plan: Plan, arm: Arm, seed: int, rate: float, milestones: Sequence[M
 
 
 def milestones_of(
-    plan: Plan, arm: Arm, charge: StageCost, reference: JobResult | None, own: StageCost
+    plan: Plan, arm: Arm, charge: StageCost, paced: JobResult | None, pace_charge: StageCost
 ) -> list[Milestone]:
     """Where an arm is tested.
 
     Args:
-        charge: of the arm. reference: None when the arm is the reference itself. own: the reference's charge.
+        charge: of the arm. paced: of the arm that sets the seconds, None when it is this one. pace_charge: its charge.
     """
     found = [Milestone("rollouts", batches=plan.config.ppo.batches)]
-    if reference is None:
-        return [Milestone("base", batches=0), *found]
-    if "seconds" in plan.budgets:
-        training = getattr(reference.tests["rollouts"], plan.clock)
-        charged = training + getattr(own, plan.clock) - getattr(charge, plan.clock)
+    if arm == plan.reference:
+        found.insert(0, Milestone("base", batches=0))
+    if "seconds" in plan.budgets and paced is not None:
+        training = getattr(paced.tests["rollouts"], plan.clock)
+        charged = training + getattr(pace_charge, plan.clock) - getattr(charge, plan.clock)
         found.append(Milestone("seconds", seconds=charged, clock=plan.clock))
         found.append(Milestone("training_seconds", seconds=training, clock=plan.clock))
     return found
@@ -125,17 +126,15 @@ def milestones_of(
 
 def screen(plan: Plan, arm: Arm) -> dict[float, float]:
     """Final validation accuracy by learning rate, on the first seed, at equal rollouts; empty without a search."""
-    milestones = [Milestone("rollouts", batches=plan.config.ppo.batches)]
-    if arm == plan.reference:
-        milestones = milestones_of(plan, arm, StageCost(), None, StageCost())
+    milestones = milestones_of(plan, arm, StageCost(), None, StageCost())
     results = {rate: run_job(plan, arm, plan.seeds[0], rate, milestones) for rate in plan.rates}
     return {rate: result.at(plan.config.ppo.batches).accuracy for rate, result in results.items()}
 
 
 def run_ablation(plan: Plan, argv: Sequence[str]) -> Report:
-    """Stages, screen, jobs (the reference first: its seconds are the others' budget), report."""
+    """Stages, screen, jobs (first the arm whose seconds are the others' budget), report."""
     check(plan)
-    order = [plan.reference, *(arm for arm in plan.arms if arm is not plan.reference)]
+    order = [plan.pacer, *(arm for arm in plan.arms if arm is not plan.pacer)]
     for seed in plan.seeds:
         for arm in order:
             run_stages(plan, arm, seed)
@@ -150,9 +149,8 @@ def run_ablation(plan: Plan, argv: Sequence[str]) -> Report:
     }
     for seed in plan.seeds:
         for arm in order:
-            reference = jobs[plan.reference.name][-1] if arm is not plan.reference else None
-            own = costs[plan.reference.name][seed]
-            milestones = milestones_of(plan, arm, costs[arm.name][seed], reference, own)
+            paced = jobs[plan.pacer.name][-1] if arm is not plan.pacer else None
+            milestones = milestones_of(plan, arm, costs[arm.name][seed], paced, costs[plan.pacer.name][seed])
             jobs[arm.name].append(run_job(plan, arm, seed, rates[arm.name], milestones))
     wanted = {arm.name: job_settings(job_spec(plan, arm, 0, rates[arm.name]).load(), plan.samples) for arm in order}
     for path in plan.finished:
@@ -161,6 +159,7 @@ def run_ablation(plan: Plan, argv: Sequence[str]) -> Report:
         plan.config,
         arms=plan.arms,
         reference=plan.reference.name,
+        pacer=plan.pacer.name,
         jobs=jobs,
         costs=costs,
         screens=screens,
@@ -197,6 +196,12 @@ def parse(argv: Sequence[str]) -> Plan:
     parser.add_argument("--config", default="configs/tiny.yaml", help="YAML file of the experiment")
     parser.add_argument("--arms", nargs="+", required=True, metavar="ARM")
     parser.add_argument("--reference", default=None, help="arm the others are compared with; default: the first")
+    parser.add_argument(
+        "--seconds-of",
+        default=None,
+        metavar="ARM",
+        help="arm whose charged seconds are the budget; default: the reference",
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--out", type=Path, required=True, help="folder of stages, jobs and results")
     parser.add_argument("--budget", nargs="+", choices=("rollouts", "seconds"), default=["rollouts", "seconds"])
@@ -210,11 +215,13 @@ def parse(argv: Sequence[str]) -> Plan:
     parser.add_argument("overrides", nargs="*", help="section.key=value, for all arms")
     options = parser.parse_args(_overrides_last(argv))
     chosen = choose(options.arms, arms)
+    reference = choose([options.reference], arms)[0] if options.reference else chosen[0]
     return Plan(
         config_path=options.config,
         overrides=tuple(options.overrides),
         arms=tuple(chosen),
-        reference=choose([options.reference], arms)[0] if options.reference else chosen[0],
+        reference=reference,
+        pacer=choose([options.seconds_of], arms)[0] if options.seconds_of else reference,
         seeds=tuple(options.seeds),
         out=options.out,
         budgets=tuple(options.budget),

@@ -19,7 +19,7 @@ import torch
 from transformers import TrainerCallback
 
 from bench.ablation_meter import Meter
-from bench.ablation_results import JobResult
+from bench.ablation_results import TRACES, JobResult
 from bench.ablation_spec import JobSpec, job_settings
 from bench.ablation_trl import build_trl_trainer
 from bench.arms import Arm, load_arms
@@ -179,6 +179,10 @@ def run_job(spec: JobSpec) -> JobResult:
 def result_of(spec: JobSpec, config: Config, meter: Meter, log_history: Sequence[dict[str, Any]]) -> JobResult:
     """Put the result of a finished job together."""
     rows = [row for row in log_history if "seconds/update" in row]
+    rollouts = config.ppo.problems * config.ppo.paths
+    traces = {name: tuple(row.get(name, 0.0) for row in rows) for name in TRACES if rows}
+    if rows:
+        traces["verdict/CORRECT"] = tuple(count / rollouts for count in traces["verdict/CORRECT"])
     parts = {part: statistics.fmean(row[f"seconds/{part}"] for row in rows) for part in PARTS} if rows else {}
     return JobResult(
         arm=spec.arm,
@@ -187,8 +191,9 @@ def result_of(spec: JobSpec, config: Config, meter: Meter, log_history: Sequence
         curve=tuple(meter.curve),
         tests=meter.tests(),
         parts=parts,
-        rollouts_a_batch=config.ppo.problems * config.ppo.paths,
+        rollouts_a_batch=rollouts,
         settings=job_settings(config, spec.samples),
+        traces=traces,
     )
 
 

@@ -12,6 +12,13 @@ from common.errors import InputError
 from eval.ablation import curve_accuracy
 
 Clock = Literal["wall", "cpu"]
+TRACES = {
+    "rollout/steps": "steps",
+    "rollout/tokens": "tokens",
+    "prm/mean_score": "PRM score",
+    "verdict/CORRECT": "right",
+}
+"""Monitors of a generation batch that a job keeps, and their names in the table; the last one as a share of it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +103,7 @@ class JobResult:
         parts: mean wall seconds a batch of sampling, grading, logprobs, prm and update; empty for TRL's trainer.
         rollouts_a_batch: paths sampled for one batch.
         settings: what the job ran with, flat.
+        traces: monitors by name, one value a generation batch (``TRACES``); empty for TRL's trainer.
     """
 
     arm: str
@@ -106,6 +114,7 @@ class JobResult:
     parts: dict[str, float]
     rollouts_a_batch: int
     settings: dict[str, Any]
+    traces: dict[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
 
     @property
     def prm_share(self) -> float | None:
@@ -125,7 +134,8 @@ class JobResult:
             for name, test in row["tests"].items()
         }
         curve = tuple(CurvePoint(**point) for point in row["curve"])
-        return cls(**{**row, "curve": curve, "tests": tests})
+        traces = {name: tuple(values) for name, values in row.get("traces", {}).items()}
+        return cls(**{**row, "curve": curve, "tests": tests, "traces": traces})
 
     @classmethod
     def read(cls, path: Path) -> Self | None:

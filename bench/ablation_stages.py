@@ -27,6 +27,7 @@ class Plan:
     Attributes:
         overrides: of the configuration, for all arms.
         reference: the arm all others are compared with.
+        pacer: the arm whose charged seconds at equal rollouts are the budget in seconds of all.
         budgets: ``rollouts``, ``seconds`` or both. clock: which seconds.
         cap: most generation batches of an arm, as a multiple of the configuration's.
         samples: sampled paths a test problem.
@@ -38,6 +39,7 @@ class Plan:
     overrides: tuple[str, ...]
     arms: tuple[Arm, ...]
     reference: Arm
+    pacer: Arm
     seeds: tuple[int, ...]
     out: Path
     budgets: tuple[str, ...]

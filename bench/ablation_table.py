@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import itertools
 import json
 import platform
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.ablation_results import Clock, JobResult, StageCost
+from bench.ablation_results import TRACES, Clock, JobResult, StageCost, TestScores
 from bench.ablation_summary import Comparison, Cost, Reach, compare, cost, reach
 from bench.arms import Arm
 from common.config import Config
@@ -19,6 +21,8 @@ from eval.ablation import TITLES
 from eval.schema import Figure
 from eval.table import shown_interval, shown_value
 
+TRACE_PARTS = 6
+"""Parts of the training that the table of monitors has."""
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "numpy")
 
 
@@ -90,6 +94,7 @@ def build_report(
     *,
     arms: Sequence[Arm],
     reference: str,
+    pacer: str,
     jobs: Mapping[str, list[JobResult]],
     costs: Mapping[str, Mapping[int, StageCost]],
     screens: Mapping[str, dict[float, float]],
@@ -97,18 +102,24 @@ def build_report(
     clock: Clock,
     head: Mapping[str, Any],
 ) -> Report:
-    """Compare every arm with the reference at every budget. ``jobs``: results by arm, in the order of the seeds."""
+    """Compare every arm with the reference at every budget. ``jobs``: results by arm, in the order of the seeds.
+
+    ``pacer``: the arm whose seconds at equal rollouts are the budget in seconds; its result is the same at both.
+    """
     budget_names = [name for name in ("rollouts", "seconds", "training_seconds") if name.split("_")[-1] in budgets]
     base = compare({job.seed: job.tests["base"] for job in jobs[reference]}, None, num_resamples=1).value
     sharing = Counter(str(arm.stage_overrides) for arm in arms if arm.process == "prm")
-    target = {job.seed: job.tests["rollouts"] for job in jobs[reference]}
+
+    def tests(arm: str, budget: str) -> dict[int, TestScores]:
+        return {job.seed: job.tests["rollouts" if arm == pacer else budget] for job in jobs[arm]}
+
     rows = {}
     for arm in arms:
-        results, is_reference = jobs[arm.name], arm.name == reference
+        results = jobs[arm.name]
         comparisons = {
             name: compare(
-                {job.seed: job.tests["rollouts" if is_reference else name] for job in results},
-                None if is_reference else target,
+                tests(arm.name, name),
+                None if arm.name == reference else tests(reference, name),
                 num_resamples=config.eval.resamples,
             )
             for name in budget_names
@@ -125,7 +136,8 @@ def build_report(
         )
     facts = {
         "seeds": [job.seed for job in jobs[reference]],
-        "test_problems": len(next(iter(target.values())).greedy),
+        "test_problems": len(next(iter(tests(reference, "rollouts").values())).greedy),
+        "seconds_of": pacer,
         "batches": config.ppo.batches,
         "rollouts": config.ppo.batches * config.ppo.problems * config.ppo.paths,
         "clock": clock,
@@ -146,12 +158,15 @@ def render(report: Report) -> str:
         f"{head['test_problems']} test problems, the same for every arm and seed; greedy, and mean of {head['samples']}"
         f" paths at temperature 1, in percent. Base model: {_percent(report.base['greedy'])} /"
         f" {_percent(report.base['sampled'])}. Budget: {head['batches']} batches = {head['rollouts']} rollouts of"
-        f" `{report.reference}`, the reference, and its seconds ({head['clock']}). Differences in points with 95 %"
+        f" `{report.reference}`, the reference, or the seconds ({head['clock']}) that `{head['seconds_of']}` takes for"
+        " them. Differences in points with 95 %"
         " intervals over seeds and problems; bold: excludes 0. Ahead: seeds in which the sampled accuracy is higher.",
     ]
     for budget in next(iter(report.rows.values())).comparisons:
         lines += ["", f"## {TITLES[budget]}", "", *_comparison_rows(report, budget)]
     lines += ["", "## Cost of a seed", "", *_cost_rows(report), ""]
+    if any(job.traces for jobs in report.jobs.values() for job in jobs):
+        lines += ["## In training", "", *_trace_rows(report), ""]
     lines += [f"- {note}" for note in notes(report)]
     return "\n".join(lines) + "\n"
 
@@ -194,6 +209,23 @@ def _cost_rows(report: Report) -> list[str]:
             "–" if goal.charged_share is None else f"{100 * goal.charged_share:.0f} %",
         ]
         lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _trace_rows(report: Report) -> list[str]:
+    """Monitors in parts of the training: mean over a part's batches and the seeds."""
+    num_batches = report.head["batches"]
+    edges = sorted({round(num_batches * part / TRACE_PARTS) for part in range(TRACE_PARTS + 1)})
+    spans = list(itertools.pairwise(edges))
+    titles = [f"{low + 1}-{high}" if high > low + 1 else f"{high}" for low, high in spans]
+    lines = [f"| arm | batches | {' | '.join(titles)} |", f"|---|---|{'---:|' * len(spans)}"]
+    for name in report.rows:
+        for key, title in TRACES.items():
+            series = [job.traces[key] for job in report.jobs[name] if key in job.traces]
+            parts = [[value for one in series for value in one[low:high]] for low, high in spans]
+            if any(any(part) for part in parts):
+                shown = [f"{statistics.fmean(part):.2f}" if part else "–" for part in parts]
+                lines.append(f"| {name} | {title} | {' | '.join(shown)} |")
     return lines
 
 

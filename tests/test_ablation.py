@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from bench.ablation_meter import Meter
 from bench.ablation_results import CurvePoint, JobResult, Milestone, StageCost, TestScores
 from bench.ablation_spec import JobSpec, job_settings
 from bench.ablation_summary import batches_to_reach, compare, cost, mean_curve, reach, two_level_interval
+from bench.ablation_table import _trace_rows
 from bench.arms import choose, load_arms
 from common.config import load_config
 from common.errors import InputError
@@ -314,6 +316,27 @@ def test_arms_from_a_supervised_start_pay_for_its_paths_and_those_from_the_base_
     assert (report.rows["default"].cost.fit["wall"], report.rows["trl_grpo_sft"].cost.fit["wall"]) == (10.0, 0.0)
 
 
+def test_another_arm_than_the_reference_can_set_the_seconds(harness):
+    stand_in, run = harness
+    report = run("--seeds", "0", "--seconds-of", "default")
+    assert [what.split(",")[0] for what in stand_in.calls[2:]] == ["default", "trl_grpo"]
+    seconds = {one.arm: {m.name: m.seconds for m in one.milestones} for one in stand_in.specs}
+    assert seconds["default"] == {"rollouts": None}
+    assert seconds["trl_grpo"] == {"base": None, "rollouts": None, "seconds": 130.0, "training_seconds": 100.0}
+    assert report.rows["trl_grpo"].comparisons["seconds"].difference is None
+    assert report.rows["default"].comparisons["seconds"].difference["sampled"].ci95 == (0.25, 0.25)
+    assert "the seconds (wall) that `default` takes" in report.markdown
+    with pytest.raises(InputError, match="--seconds-of oracle: not among --arms"):
+        run("--seconds-of", "oracle")
+
+
+def test_monitors_of_the_training_are_shown_by_parts():
+    values = {"rollout/steps": (4.0, 2.0), "prm/mean_score": (0.5, 0.7), "verdict/CORRECT": (0.0, 0.0)}
+    one = dataclasses.replace(job("default", 0, ((0, 0.2), (2, 0.5)), {}), traces=values)
+    report = SimpleNamespace(head={"batches": 2}, rows={"default": None}, jobs={"default": [one]})
+    assert _trace_rows(report)[2:] == ["| default | steps | 4.00 | 2.00 |", "| default | PRM score | 0.50 | 0.70 |"]
+
+
 def test_killed_ablation_continues(harness):
     stand_in, run = harness
     stand_in.fail_at = 6
@@ -349,7 +372,7 @@ def test_unmatched_comparisons_are_refused(harness):
         run("ppo.schedule=linear")
     with pytest.raises(InputError, match="--reference oracle: not among --arms"):
         run("--reference", "oracle")
-    with pytest.raises(InputError, match="sft.source = 'solutions': not every arm would learn from them"):
+    with pytest.raises(InputError, match=r"sft.source = 'solutions': not every arm would learn from them"):
         run("sft.source=solutions")
 
 
