@@ -16,6 +16,7 @@ WATCH  ?=
 LAUNCH ?=
 
 STAGE_ARGS = --config $(CONFIG) --run $(RUN) --round $(ROUND) $(ARGS)
+START_ARGS = $(if $(LAUNCH),--launch "$(LAUNCH)") $(STAGE_ARGS)
 RUNNER     = $(if $(LAUNCH),$(VENV)/bin/$(LAUNCH) -m,$(PY) -m)
 
 export HF_HUB_DISABLE_TELEMETRY := 1
@@ -48,9 +49,11 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@touch $@
 
 data: $(VENV)/.installed  ## sample paths of problems solved 20-80 % of the time and label their steps
+	@$(PY) -m pipeline.start data $(START_ARGS)
 	$(PY) -m data_gen $(STAGE_ARGS)
 
 prm: $(VENV)/.installed  ## fit the process reward model and freeze it
+	@$(PY) -m pipeline.start prm $(START_ARGS)
 	$(RUNNER) prm $(STAGE_ARGS)
 
 attack: $(VENV)/.installed  ## attack the PRM: which tricks would earn more than honest paths (ARGS="--learn --harden")
@@ -60,6 +63,7 @@ sft: $(VENV)/.installed  ## fine-tune the base on solutions: the start and KL re
 	$(RUNNER) policy.sft $(STAGE_ARGS)
 
 ppo: $(VENV)/.installed  ## PPO with 0.7 process and 0.3 outcome reward
+	@$(PY) -m pipeline.start ppo $(START_ARGS)
 	$(RUNNER) policy $(STAGE_ARGS)
 
 eval: $(VENV)/.installed  ## measure base and policy, print the table, write report.html

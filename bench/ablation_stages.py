@@ -17,7 +17,7 @@ from common.config import Config, load_config
 from common.errors import InputError
 from common.records import content_id
 from common.runs import Run, write_atomic
-from pipeline.rounds import stage_command
+from pipeline.stages import stage_command
 
 
 @dataclasses.dataclass(frozen=True)

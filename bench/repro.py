@@ -33,7 +33,7 @@ from common.config import load_config
 from common.errors import InputError
 from common.runs import Run, write_atomic
 from eval.schema import Figure, Metrics, read_record
-from pipeline.rounds import stage_command, stages_of_round
+from pipeline.stages import stage_command, stages_of_round
 
 HEADLINE = ("pass1_greedy", "pass1_sampled", "pass1_best_temperature", "majority8", "prm_best8")
 

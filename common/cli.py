@@ -24,15 +24,20 @@ def stage_parser(name: str, purpose: str, sections: Sequence[str]) -> argparse.A
         epilog="settings, with their defaults (override with section.key=value):\n" + describe(*sections),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_run_options(parser)
+    return parser
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """The options that ``read_options`` reads."""
     parser.add_argument("--config", default="configs/tiny.yaml", help="YAML file of the experiment")
     parser.add_argument("--run", default=None, help="run folder; default: runs/<name of the configuration>")
     parser.add_argument("--round", type=int, default=0, help="round, counted from 0")
     parser.add_argument("overrides", nargs="*", help="section.key=value, e.g. ppo.kl_coef=0.02")
-    return parser
 
 
 def read_options(options: argparse.Namespace) -> tuple[Config, Run]:
-    """Configuration and run that the options of ``stage_parser`` name.
+    """Configuration and run that the options of ``add_run_options`` name.
 
     Raises:
         InputError: a negative round, or a configuration that does not load.

@@ -24,7 +24,8 @@ from common.signal_settings import SIGNALS, SignalSettings
 from data_gen.__main__ import data_stage
 from eval.__main__ import eval_stage
 from eval.schema import Metrics, read_record
-from pipeline.rounds import rounds_table, stage_command
+from pipeline.rounds import rounds_table
+from pipeline.stages import stage_command
 from policy.train import train_stage
 from prm.__main__ import fit_stage
 

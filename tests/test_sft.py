@@ -36,7 +36,7 @@ from data_gen.solutions import (
 )
 from data_gen.steps import build_path
 from data_gen.synthetic import generate, solve
-from pipeline.rounds import stages_of_round
+from pipeline.stages import stages_of_round
 from policy.checkpoints import last_complete_checkpoint, policy_state
 from policy.sft import build_trainer, sft_stage
 from policy.train import train_stage

@@ -42,7 +42,12 @@ def test_own_problems_become_a_trained_model(tmp_path):
     lines = [line for block in blocks("") for line in block.splitlines()]
     (train,) = [line for line in lines if line.startswith("make data prm ppo eval")]
     commands = stages(train, tmp_path)
-    assert [command[2] for command in commands] == ["data_gen", "prm", "policy", "eval"]
+    assert [command[2] for command in commands] == [
+        *("pipeline.start", "data_gen"),
+        *("pipeline.start", "prm"),
+        *("pipeline.start", "policy"),
+        "eval",
+    ]
     for command in commands:
         done = run(command, tmp_path)
         assert done.returncode == 0, done.stderr[-2000:]
