@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # the row functions serve grading too, which needs SymPy alon
 STAGE_FOLDERS = {"sample": "1_sample", "label": "2_label", "prm": "3_prm", "ppo": "4_ppo", "eval": "5_eval"}
 """The stages that every round has."""
 ALL_FOLDERS = {"sft": "0_sft", **STAGE_FOLDERS}
+OPTIONAL_STAGES = ("sft",)
+"""Stages that a run has only when its configuration asks for them."""
 STAGE_COMMAND = {"sft": "sft", "sample": "data", "label": "data", "prm": "prm", "ppo": "ppo", "eval": "eval"}
 STAGE_SECTIONS = {
     "sft": ("base", "lora", "data", "sft"),

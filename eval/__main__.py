@@ -18,7 +18,7 @@ from common.config import Config
 from common.models import load_policy, load_tokenizer, sampling_device, weights_hash
 from common.prompts import PromptTemplate
 from common.records import Path, Problem
-from common.runs import STAGE_FOLDERS, Run, StageTimer, read_records
+from common.runs import ALL_FOLDERS, Run, StageTimer, read_records
 from data_gen.engines import make_engine
 from data_gen.steps import build_paths
 from data_gen.synthetic import judge
@@ -201,7 +201,7 @@ def ppo_figures(run: Run) -> PPOFigures:
 
 def stage_seconds(run: Run, timer: StageTimer) -> StageSeconds:
     """Seconds of every stage of this round, this one up to now."""
-    done = {name: run.stage(name) for name in STAGE_FOLDERS if name != "eval"}
+    done = {name: run.stage(name) for name in ALL_FOLDERS if name != "eval"}
     seconds = {name: float(stage.summary["seconds"]) if stage.is_done else None for name, stage in done.items()}
     return StageSeconds(**seconds, eval=timer.seconds)
 

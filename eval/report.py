@@ -143,6 +143,7 @@ def report_view(name: str, rounds: Sequence[RoundData]) -> dict[str, Any]:
         "failures_left_out": max(len(cases.failures) - MAX_GROUPS, 0) if cases else 0,
         "examples": _by_title(cases) if cases else [],
         "seconds": [(data.index, data.seconds) for data in rounds],
+        "stage_names": list(dict.fromkeys(stage for data in rounds for stage in data.stages)),
         "config": _config_rows(rounds),
     }
 
@@ -185,12 +186,21 @@ def _joined(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def _start_accuracy(done: dict[str, Any]) -> tuple[float, float] | None:
+    """Validation accuracy before and after the supervised start, None without one."""
+    sides = [done.get(when) for when in ("before", "after")]
+    found = [side.get("accuracy") if isinstance(side, dict) else None for side in sides]
+    numbers = [float(value) for value in found if isinstance(value, int | float)]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else None
+
+
 def _round_row(data: RoundData) -> dict[str, Any]:
     """One line of the table over rounds; None where a stage has not finished."""
     done, metrics = data.done, data.metrics
     return {
         "index": data.index,
         "pool_pass_rate": done.get("sample", {}).get("pool_pass_rate"),
+        "start": _start_accuracy(done.get("sft", {})),
         "prm_f1": done.get("prm", {}).get("first_error_f1"),
         "prm_accepted": done.get("prm", {}).get("accepted"),
         "metrics": metrics,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from common.runs import STAGE_FOLDERS
 from eval.ablation import ablations_of
 from eval.run_folder import RoundData
 
@@ -18,7 +17,7 @@ READ = ("DONE", "config.json", "metrics.jsonl", "metrics.json", "cases.json", "b
 def stage_states(data: RoundData) -> list[dict[str, Any]]:
     """How far each stage of a round is: ``state`` done, running or waiting, ``detail`` its seconds or last update."""
     states = []
-    for stage in STAGE_FOLDERS:
+    for stage in data.stages:
         seconds = data.seconds[stage]
         if data.done.get(stage):
             state, detail = "done", "" if seconds is None else f"{seconds:.0f} s"

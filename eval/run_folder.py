@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import InputError
-from common.runs import STAGE_COMMAND, STAGE_FOLDERS
+from common.runs import ALL_FOLDERS, OPTIONAL_STAGES, STAGE_COMMAND, STAGE_FOLDERS
 from eval.browse import PathShelf
 from eval.failures import Cases
 from eval.schema import Metrics, read_record
@@ -45,10 +45,15 @@ class RoundData:
     notes: list[str]
 
     @property
+    def stages(self) -> list[str]:
+        """The stages that this round has, in order of their folders; those not begun yet too."""
+        return [stage for stage in ALL_FOLDERS if stage in self.done or stage not in OPTIONAL_STAGES]
+
+    @property
     def seconds(self) -> dict[str, float | None]:
         """Seconds of each stage: from its ``DONE``, else from the metrics, else None."""
         found: dict[str, float | None] = {}
-        for stage in STAGE_FOLDERS:
+        for stage in ALL_FOLDERS:
             value = self.done.get(stage, {}).get("seconds")
             if value is None and self.metrics is not None:
                 value = getattr(self.metrics.seconds, stage)
@@ -78,8 +83,10 @@ def read_round(folder: Path, index: int) -> RoundData:
     done: dict[str, dict[str, Any]] = {}
     payload: dict[str, dict[str, Any]] = {}
     config: dict[str, Any] = {}
-    for stage, name in STAGE_FOLDERS.items():
+    for stage, name in ALL_FOLDERS.items():
         place = folder / name
+        if stage in OPTIONAL_STAGES and not place.is_dir():
+            continue
         command = f"make {STAGE_COMMAND[stage]}" + (f" ROUND={index}" if index else "")
         if not place.is_dir():
             notes.append(f"round {index}: stage {stage} has not been run ({command})")

@@ -280,8 +280,9 @@ class PPOFigures(Strict):
 
 
 class StageSeconds(Strict):
-    """Wall-clock seconds of each stage, None for one that was not run here."""
+    """Wall-clock seconds of each stage, None for one that was not run here; ``sft`` is the supervised start."""
 
+    sft: Seconds | None = None
     sample: Seconds | None
     label: Seconds | None
     prm: Seconds | None

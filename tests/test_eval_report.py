@@ -112,6 +112,18 @@ def test_report_holds_the_numbers(run_dir):
     assert parser.tags.count("svg") >= 7
 
 
+def test_supervised_start_is_shown_where_a_round_has_one(run_dir):
+    assert "supervised start" not in build_report(run_dir).read_text()
+    done = {"seconds": 33.5, "before": {"accuracy": 0.25}, "after": {"accuracy": 0.625}}
+    write_json(run_dir / "round-0" / "0_sft" / "DONE", done)
+    page = build_report(run_dir).read_text()
+    assert "0.250, 0.625" in page
+    assert "<th>sft</th>" in page
+    assert "96.0" in page  # 5 x 12.5 + 33.5 seconds
+    write_json(run_dir / "round-0" / "0_sft" / "DONE", {"before": ["x"], "after": 3})
+    assert "supervised start" not in build_report(run_dir).read_text()
+
+
 def test_report_needs_nothing_from_outside_and_runs_nothing(run_dir):
     page = build_report(run_dir).read_text()
     parser = parsed(page)

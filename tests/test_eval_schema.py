@@ -68,7 +68,7 @@ def test_what_issue_two_asks_for(metrics, tmp_path):
     assert {"first_error_exact", "negative_precision", "negative_recall", "coverage"} <= set(row["labels"])
     assert {"first_error_f1", "brier"} <= set(row["prm"])
     assert {"fallbacks", "kl", "steps", "stopped_by"} <= set(row["ppo"])
-    assert set(row["seconds"]) == {"sample", "label", "prm", "ppo", "eval"}
+    assert set(row["seconds"]) == {"sft", "sample", "label", "prm", "ppo", "eval"}
     assert row["difference"]["pass1_sampled"]["value"] == pytest.approx(0.5)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from test_architecture import PROJECT
 
 from common.config import load_config
 from common.errors import InputError
@@ -14,7 +15,6 @@ from common.runs import Run, read_records, write_rows
 from data_gen.__main__ import label_stage
 from data_gen.rows import label_rows
 from data_gen.steps import build_path, path_from_text
-from tests.test_architecture import PROJECT
 
 PROBLEM = Problem.create("Compute 3*4-8-1.", "3", source="synthetic", topic="chain", level=3)
 TEXTS = ("3*4=12\n12-8=4\n4-1=3\nAnswer: 3", "3*4=12\n12-8=4\n4-1=3\nAnswer: 3", "3*4=12\n12-8=6\n6-1=5\nAnswer: 5")

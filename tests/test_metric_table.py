@@ -16,7 +16,7 @@ from test_policy_sampler import Beside
 from test_policy_sampler import run as run_beside
 from test_signals_trainer import signals_run
 
-from common.config import Config
+from common.config import Config, load_config
 from common.quality_settings import QualityWeights
 from common.runs import STAGE_FOLDERS, SUMS, Run
 from data_gen.steps import path_from_text
@@ -24,6 +24,7 @@ from eval.doctor_rules import RULES as SYMPTOMS
 from eval.metric_table import PAGE, find, flat_keys, main, page, sections
 from policy.actions import RULES
 from policy.options import PolicySettings
+from policy.sft import sft_stage
 
 
 def keys_of(run: Run) -> dict[str, set[str]]:
@@ -39,7 +40,7 @@ def keys_of(run: Run) -> dict[str, set[str]]:
 
 
 def keys_of_rarer_runs(folder, sampled) -> dict[str, set[str]]:
-    """Keys that need another base, a critic, signals, quality, stages, a sampler beside, a fault, or completions."""
+    """Keys that need another base, critic, signals, quality, stages, another sampler, a fault, completions, a start."""
     trainers = [
         toy_trainer(folder / "base", base_model=toy_model(7)),
         toy_trainer(folder / "critic", settings=with_critic()),
@@ -53,10 +54,16 @@ def keys_of_rarer_runs(folder, sampled) -> dict[str, set[str]]:
     sources = ("data.label_sources=[frequency,monte_carlo]", "data.mc_completions=4")
     paths = [*sampled, path_from_text(PROBLEM, "3*4=12", 9)]  # without an answer, so without labels
     _, by_completions = labelled(folder / "labels", paths, PROBLEM, *sources)
+    start = Run(folder / "sft")
+    few = ("sft.source=solutions", "sft.problems=12", "sft.epochs=1", "sft.max_length=64", "data.validation=2")
+    sft_stage(load_config(PAGE.parent.parent / "configs" / "micro.yaml", few), start)
     return {
         "ppo-log": {key for row in rows for key in row},
         "label": set(flat_keys(by_completions)),
-        "done": {f"nonfinite.{kind}" for kind in trainers[-1].blackbox.counts},  # as policy.finish writes them
+        "done": {
+            *(f"nonfinite.{kind}" for kind in trainers[-1].blackbox.counts),  # as policy.finish writes them
+            *(key for key in flat_keys(start.stage("sft").summary) if not key.startswith(f"{SUMS}.")),
+        },
     }
 
 
