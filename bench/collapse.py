@@ -46,7 +46,8 @@ class Jolt(TrainerCallback):
 def fork(run: Run, folder: Path) -> Run:
     """Copy the finished stages before ppo into a run of their own."""
     forked = Run(folder, run.round)
-    for stage in ("sample", "label", "prm"):
+    is_started = run.stage("sft").is_done
+    for stage in (*(("sft",) if is_started else ()), "sample", "label", "prm"):
         done = run.require(stage)
         shutil.copytree(done.path, forked.stage(stage).path, dirs_exist_ok=True)
     return forked
