@@ -82,9 +82,9 @@ class Section:
 
 @lru_cache(maxsize=256)
 def _pattern(key: str) -> re.Pattern[str]:
-    """Family names stand for one part of a key; a temperature is the one part with a dot in it."""
+    """Family names stand for one part of a key; only a temperature and the words of a reason have a dot in them."""
     parts = re.split(r"(<[a-z]+>)", key)
-    names = {"<temperature>": r"\d+\.\d+"}
+    names = {"<temperature>": r"\d+\.\d+", "<reason>": r"[^/]+"}
     return re.compile("".join(names.get(one, r"[^./]+") if one[:1] == "<" else re.escape(one) for one in parts))
 
 

@@ -55,7 +55,7 @@ def keys_of_rarer_runs(folder, sampled) -> dict[str, set[str]]:
     paths = [*sampled, path_from_text(PROBLEM, "3*4=12", 9)]  # without an answer, so without labels
     _, by_completions = labelled(folder / "labels", paths, PROBLEM, *sources)
     start = Run(folder / "sft")
-    few = ("sft.source=solutions", "sft.problems=12", "sft.epochs=1", "sft.max_length=64", "data.validation=2")
+    few = ("sft.source=solutions", "sft.problems=12", "sft.epochs=1", "sft.max_length=45", "data.validation=2")
     sft_stage(load_config(PAGE.parent.parent / "configs" / "micro.yaml", few), start)
     return {
         "ppo-log": {key for row in rows for key in row},
@@ -115,6 +115,7 @@ def test_a_key_is_found_by_its_own_name_before_its_family():
     assert find("policy.by_topic.word.sampled.pass_at.8").key == "pass_at.<k>"
     assert find("kl/reference", "prm") is None
     assert find("kl/reference/x") is None
+    assert find("left_out.longer than sft.max_length", "done").key == "left_out.<reason>"
     assert find("quality") is None
 
 
