@@ -23,12 +23,12 @@ def hooks():
 
 
 def test_every_page_that_is_named_exists():
-    listed = set(re.findall(r"[\w/]+\.md\b", (PROJECT / "mkdocs.yml").read_text()))
+    listed = set(re.findall(r"[\w/-]+\.md\b", (PROJECT / "mkdocs.yml").read_text()))
     made = {"index.md", "log.md", "results/index.md"} | {name for name in listed if name.startswith("reference/")}
     pages = {str(page.relative_to(PROJECT / "docs")) for page in (PROJECT / "docs").rglob("*.md")}
     assert made < listed <= pages | made
     for page in [*(PROJECT / "docs").rglob("*.md"), PROJECT / "README.md"]:
-        for name in re.findall(r"\bdocs/([a-z_/]+\.md)\b", page.read_text(encoding="utf-8")):
+        for name in re.findall(r"\bdocs/([a-z_/-]+\.md)\b", page.read_text(encoding="utf-8")):
             assert name in pages, f"{page.name} names docs/{name}"
 
 
