@@ -173,20 +173,29 @@ def reach(
     return Reach(target, has_gain, rollouts, rollouts / budget, (rollouts + label_rollouts) / budget)
 
 
-def cost(results: Sequence[JobResult], stages: Mapping[int, StageCost], *, sharing: int, batches: int) -> Cost:
-    """Costs of an arm: training to ``batches``, and the stages of each seed; ``sharing`` arms share the stages."""
+def cost(
+    results: Sequence[JobResult], stages: Mapping[int, StageCost], *, sharing: int, fitting: int, batches: int
+) -> Cost:
+    """Costs of an arm: training to ``batches``, and the stages of each seed.
+
+    ``sharing`` arms share the stages before the fit of the PRM, ``fitting`` of them the fit.
+    """
     ends, lasts = [result.at(batches) for result in results], [result.curve[-1] for result in results]
     charged = [stages[result.seed] for result in results]
     shares = [result.prm_share for result in results if result.prm_share is not None]
     train = {clock: _average(getattr(end, clock) for end in ends) for clock in CLOCKS}
     paid = {clock: _average(getattr(one, clock) for one in charged) for clock in CLOCKS}
+    fit = {clock: _average(getattr(one, f"fit_{clock}") for one in charged) for clock in CLOCKS}
     return Cost(
         rollouts=_average(end.batch * result.rollouts_a_batch for end, result in zip(ends, results, strict=True)),
         label_rollouts=_average(one.rollouts for one in charged),
         train=train,
         stages=paid,
-        fit={clock: _average(getattr(one, f"fit_{clock}") for one in charged) for clock in CLOCKS},
-        amortised={clock: train[clock] + paid[clock] / max(sharing, 1) for clock in CLOCKS},
+        fit=fit,
+        amortised={
+            clock: train[clock] + (paid[clock] - fit[clock]) / max(sharing, 1) + fit[clock] / max(fitting, 1)
+            for clock in CLOCKS
+        },
         batch={clock: _average(getattr(last, clock) / max(last.batch, 1) for last in lasts) for clock in CLOCKS},
         prm_share=_average(shares) if shares else None,
         is_whole=all(one.is_whole for one in charged),

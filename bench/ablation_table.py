@@ -108,7 +108,9 @@ def build_report(
     """
     budget_names = [name for name in ("rollouts", "seconds", "training_seconds") if name.split("_")[-1] in budgets]
     base = compare({job.seed: job.tests["base"] for job in jobs[reference]}, None, num_resamples=1).value
-    sharing = Counter(str(arm.stage_overrides) for arm in arms if arm.process == "prm")
+    charged = [arm for arm in arms if any(one.rollouts for one in costs[arm.name].values())]
+    sharing = Counter(str(arm.stage_overrides) for arm in charged)
+    fitting = Counter(str(arm.stage_overrides) for arm in charged if arm.process == "prm")
 
     def tests(arm: str, budget: str) -> dict[int, TestScores]:
         return {job.seed: job.tests["rollouts" if arm == pacer else budget] for job in jobs[arm]}
@@ -124,7 +126,14 @@ def build_report(
             )
             for name in budget_names
         }
-        price = cost(results, costs[arm.name], sharing=sharing[str(arm.stage_overrides)], batches=config.ppo.batches)
+        stages = str(arm.stage_overrides)
+        price = cost(
+            results,
+            costs[arm.name],
+            sharing=sharing[stages],
+            fitting=fitting[stages],
+            batches=config.ppo.batches,
+        )
         rows[arm.name] = ArmReport(
             about=arm.about,
             overrides=arm.overrides,
@@ -156,7 +165,8 @@ def render(report: Report) -> str:
         f"`{head['command']}`",
         "",
         f"{head['test_problems']} test problems, the same for every arm and seed; greedy, and mean of {head['samples']}"
-        f" paths at temperature 1, in percent. Base model: {_percent(report.base['greedy'])} /"
+        f" paths at temperature 1, in percent. `{report.reference}` before training:"
+        f" {_percent(report.base['greedy'])} /"
         f" {_percent(report.base['sampled'])}. Budget: {head['batches']} batches = {head['rollouts']} rollouts of"
         f" `{report.reference}`, the reference, or the seconds ({head['clock']}) that `{head['seconds_of']}` takes for"
         " them. Differences in points with 95 %"
@@ -249,9 +259,7 @@ def notes(report: Report) -> list[str]:
             for seed, reason in one.ended_by.items():
                 found.append(f"{name}, seed {seed}, {TITLES[budget].lower()}: ended by {reason}.")
             if one.batches == 0:
-                found.append(
-                    f"{name}, {TITLES[budget].lower()}: data and PRM use up the budget; this is the base model."
-                )
+                found.append(f"{name}, {TITLES[budget].lower()}: its stages use up the budget; it was not trained.")
             if one.left_out:
                 found.append(
                     f"{name}, {TITLES[budget].lower()}: {one.left_out} problems without a judged path left out."

@@ -31,9 +31,8 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
             handle.flush()
             os.fsync(handle.fileno())
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)  # a full disk needs the space
-        raise
+    finally:
+        temporary.unlink(missing_ok=True)  # of a write that failed: a full disk needs the space
 
 
 def file_sha256(path: Path) -> str:

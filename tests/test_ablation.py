@@ -134,14 +134,14 @@ def test_cost_by_hand():
     parts = {"sampling": 6.0, "grading": 1.0, "logprobs": 1.0, "prm": 1.0, "update": 1.0}
     results = [job(seed=0, parts=parts), job(seed=1, parts=parts)]
     stages = {0: StageCost(100, 60.0, 50.0, 20.0, 15.0), 1: StageCost(200, 100.0, 90.0, 40.0, 25.0, False)}
-    found = cost(results, stages, sharing=4, batches=4)
+    found = cost(results, stages, sharing=4, fitting=2, batches=4)
     assert (found.rollouts, found.label_rollouts) == (96.0, 150.0)
     assert (found.train, found.stages) == ({"wall": 40.0, "cpu": 20.0}, {"wall": 80.0, "cpu": 70.0})
     assert (found.fit, found.batch) == ({"wall": 30.0, "cpu": 20.0}, {"wall": 10.0, "cpu": 5.0})
-    assert found.amortised == {"wall": 40.0 + 80.0 / 4, "cpu": 20.0 + 70.0 / 4}
+    assert found.amortised == {"wall": 40.0 + 50.0 / 4 + 30.0 / 2, "cpu": 20.0 + 50.0 / 4 + 20.0 / 2}
     assert found.prm_share == pytest.approx(0.1)
     assert found.is_whole is False
-    assert cost([job()], {0: StageCost()}, sharing=0, batches=4).prm_share is None
+    assert cost([job()], {0: StageCost()}, sharing=0, fitting=0, batches=4).prm_share is None
 
 
 # ---- milestones ----

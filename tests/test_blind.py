@@ -3,6 +3,7 @@
 import builtins
 import html.parser
 import json
+import random
 import re
 
 import numpy as np
@@ -335,3 +336,20 @@ def test_bad_options_are_one_line(tmp_path, capsys, arguments):
     options = ["--a", str(a), "--b", str(b), "--out", str(tmp_path / "x.html"), *arguments]
     assert main(["make", *options]) == 2
     assert capsys.readouterr().err.startswith("eval.blind: ")
+
+
+TEX_WORDS = (
+    r"\frac \sqrt \left \right \left. ( ) { } ^ _ & \\ \begin{matrix} \end{matrix} \end \genfrac \hspace{ \rule"
+    r" \operatorname \limits \substack \sum x 1 + = \boxed \text \color{red} \middle | \hline ' % ~ \Big"
+)
+
+
+def test_text_that_is_no_tex_is_refused_whatever_the_library_raises():
+    pytest.importorskip("latex2mathml")
+    words = TEX_WORDS.split()
+    drawn = random.Random(0)
+    texts = [" ".join(drawn.choices(words, k=drawn.randint(1, 9))) for _ in range(1500)]
+    texts += ["\\" * 50, "{" * 400, "^" * 300, "\\left(" * 200, "\x00", "\ud800"]
+    found = [formula(text) for text in texts]
+    assert sum(one is None for one in found) > 500
+    assert sum(one is not None for one in found) > 50

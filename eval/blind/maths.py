@@ -19,6 +19,9 @@ Node = list[Any]
 """``[tag, {attribute: value}, *children]``; a child is a node or a string."""
 Piece = str | Node
 
+STUMBLES = (ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError)
+"""What latex2mathml raises by accident on text that is no TeX, beside its own exceptions."""
+
 ARITY: dict[str, int] = {
     "mfrac": 2, "msup": 2, "msub": 2, "mroot": 2, "mover": 2, "munder": 2, "msubsup": 3, "munderover": 3,
 }  # fmt: skip
@@ -87,11 +90,14 @@ def formula(source: str, *, is_block: bool = False) -> Node | None:
     """A formula as MathML; None when it is too long or holds what this cannot draw."""
     if len(source) > MAX_FORMULA:
         return None
+    from latex2mathml import exceptions
     from latex2mathml.converter import convert_to_element
 
+    own = [kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    refusals: tuple[type[Exception], ...] = (*own, *STUMBLES)
     try:
         element = convert_to_element(source, display="block" if is_block else "inline")
-    except Exception:  # whatever a text that is no TeX raises in the library, its source is shown
+    except refusals:  # no TeX, or none that the library knows: its source is shown
         return None
     return _node(element)
 
