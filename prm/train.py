@@ -201,7 +201,10 @@ def _run_stage(
         say(f"part {part!r} of the fit continues after update {update_of(checkpoint)}")
         if _had_stopped(checkpoint):
             trainer.args.max_steps = update_of(checkpoint)
-    trainer.train(resume_from_checkpoint=checkpoint)
+    if checkpoint and _is_over(checkpoint) and not is_engine(trainer.accelerator):
+        trainer.finish_from(checkpoint)
+    else:
+        trainer.train(resume_from_checkpoint=checkpoint)
     fitted = trainer.accelerator.unwrap_model(trainer.model)
     if is_engine(trainer.accelerator):
         fitted = trained = model = _plain_again(trainer, model, weights)
@@ -251,6 +254,14 @@ def _is_as_written(weights: pathlib.Path, sha256: str | None) -> bool:
 def newest_checkpoint(folder: pathlib.Path, say: Callable[[str], None] = print) -> str | None:
     """Newest complete and undamaged checkpoint in ``folder``, None if there is none; see ``newest_intact``."""
     return newest_intact(folder, (STATE,), say)
+
+
+def _is_over(checkpoint: str) -> bool:
+    """True for the last checkpoint of a fit. ``Trainer`` counts after an update whether it was the last one, so resumed
+    there inside an epoch (a fraction of epochs, or patience) it would train one too many.
+    """
+    state = json.loads(pathlib.Path(checkpoint, STATE).read_text(encoding="utf-8"))
+    return state["global_step"] >= state["max_steps"] or _had_stopped(checkpoint)
 
 
 def _had_stopped(checkpoint: str) -> bool:

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
-from transformers import Trainer, TrainerControl, TrainingArguments
+from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from common.checkpoints import STATE, use_intact_best
@@ -155,6 +155,11 @@ class PRMTrainer(Trainer):
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
             write_manifest(pathlib.Path(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"))
+
+    def finish_from(self, checkpoint: str) -> None:
+        """End as ``train`` does after its last update, whose checkpoint this is: the best model so far, the history."""
+        self.state = TrainerState.load_from_json(str(pathlib.Path(checkpoint, STATE)))
+        self._load_best_model()
 
     def _load_best_model(self) -> None:
         metric = str(self.args.metric_for_best_model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -13,7 +14,7 @@ from prm_support import tiny_policy, toy_inputs
 from transformers import TrainerCallback
 
 from common.errors import InputError, RunError
-from common.models import weights_hash
+from common.models import first_nonfinite, weights_hash
 from prm.inputs import PRMInput, collate
 from prm.model import build_prm, head_parameters, policy_lm_head
 from prm.objective import right_step_loss, token_logprobs
@@ -164,6 +165,37 @@ def test_patience_is_counted_on_after_a_kill(policy: Path, tmp_path: Path, monke
     resumed_history = json.loads((tmp_path / "cut" / "all" / "stage.json").read_text())["history"]
     assert [row["step"] for row in resumed_history if "eval_loss" in row] == [2, 4, 6]
     assert said == ["part 'all' of the fit continues after update 4", "part 'all' of the fit continues after update 6"]
+    assert weights_hash(resumed) == weights_hash(straight)
+
+
+@pytest.mark.parametrize("lora_rank", [0, 2])
+def test_a_part_killed_behind_its_last_update_inside_an_epoch_is_not_trained_on(
+    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lora_rank: int
+) -> None:
+    inputs, held_out = toy_inputs(32), toy_inputs(16, seed=1)  # two updates an epoch
+    settings = dataclasses.replace(QUICK, head_epochs=0.5, epochs=1.5, lora_rank=lora_rank)
+    straight, report = fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "straight")
+    assert [row["step"] for row in report.history if "eval_loss" in row] == [1, 2, 3]
+    said: list[str] = []
+    for parts_written in (0, 1):
+        ends = itertools.count()
+
+        def dies(parameters: Any, ends: Any = ends, parts_written: int = parts_written) -> str | None:
+            if next(ends) >= parts_written:
+                raise KeyboardInterrupt
+            return first_nonfinite(parameters)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("prm.train.first_nonfinite", dies)
+            with pytest.raises(KeyboardInterrupt):
+                fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut", say=said.append)
+    resumed, again = fit_prm(build_prm(policy), inputs, held_out, settings, tmp_path / "cut", say=said.append)
+    assert [line.split(";")[0] for line in said] == [
+        "part 'head' of the fit continues after update 1",
+        "part 'head' of the fit is finished",
+        "part 'all' of the fit continues after update 3",
+    ]
+    assert again.history == report.history
     assert weights_hash(resumed) == weights_hash(straight)
 
 
